@@ -1,0 +1,173 @@
+"""Inputs and results of the cost functions: small hashable values, so that results can be memoised.
+
+The cost of a kernel depends on shapes, types, layouts and memories only, never on data (encoded
+weight sizes are passed as numbers). ``CostOp`` is that description; it is made from a
+``ScheduledOp`` and a placement, or (in tests and in ``vela``) from a row of Vela's debug database.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from npusched.graph.types import Kernel, KernelKind, Reverse, Shape4, Upscale
+from npusched.hardware.target import Block
+
+
+class Traversal(StrEnum):
+    """Order in which the NPU walks weights (VELA_SPEC §2)."""
+
+    DEPTH_FIRST = "DepthFirst"
+    PART_KERNEL = "PartKernel"
+    DEPTHWISE = "Depthwise"
+
+
+class Basis(StrEnum):
+    """Which bandwidths a cost uses: the target's physical ones, or Vela's name-dependent ones."""
+
+    PHYSICAL = "physical"
+    VELA = "vela"
+
+
+@dataclass(frozen=True, slots=True)
+class CostFm:
+    """A feature map (or the slice of it that an op touches) as the cost sees it.
+
+    ``memory`` is the name of a memory of the target; None = never touches memory.
+    """
+
+    shape: Shape4
+    bits: int
+    brick: bool
+    memory: str | None
+
+    @property
+    def is_scalar(self) -> bool:
+        """True if all axes are 1."""
+        return self.shape == (1, 1, 1, 1)
+
+    @property
+    def elements(self) -> int:
+        """Elements, unpadded, batch included."""
+        n, h, w, c = self.shape
+        return n * h * w * c
+
+    @property
+    def padded_elements(self) -> int:
+        """Elements with channels rounded up to 16 if stored in bricks."""
+        n, h, w, c = self.shape
+        return n * h * w * (-(-c // 16) * 16 if self.brick else c)
+
+
+@dataclass(frozen=True, slots=True)
+class CostSub:
+    """A fused or chained follower. ``ifm_bits`` is the width it receives from the op before it."""
+
+    kind: KernelKind
+    ifm_bits: int
+    ofm: CostFm
+    chained: bool = False
+    ifm: CostFm | None = None
+    ifm2: CostFm | None = None
+    transpose: tuple[int, int, int] | None = None
+    reverse: Reverse = Reverse.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class CostOp:
+    """Everything that the cost of one kernel depends on, weights' bytes apart.
+
+    ``ofm`` is the primary's own result (its own width, before followers); what is written is the
+    last follower's. ``ofm.shape`` may be a stripe: then ``ifm`` holds the rows it needs.
+    ``scaled``: see ``ScheduledOp.accumulator_scaled``. ``sparse``: 2:4 weights (U85).
+    ``lut_bytes``: size of a look-up table used anywhere in the kernel, 0 if none.
+    """
+
+    kind: KernelKind
+    ifm: CostFm
+    ofm: CostFm
+    ifm2: CostFm | None = None
+    kernel: Kernel = Kernel()
+    upscale: Upscale = Upscale.NONE
+    scaled: bool = True
+    has_scales: bool = False
+    sparse: bool = False
+    lut_bytes: int = 0
+    lut_is_primary: bool = False
+    transpose: tuple[int, int, int] | None = None
+    reverse: Reverse = Reverse.NONE
+    subs: tuple[CostSub, ...] = ()
+
+    @property
+    def written(self) -> CostFm:
+        """The feature map that reaches memory."""
+        return self.subs[-1].ofm if self.subs else self.ofm
+
+
+@dataclass(frozen=True, slots=True)
+class BlockConfig:
+    """Block shapes (h, w, c) chosen for a kernel (VELA_SPEC §2)."""
+
+    ofm_block: Block
+    ifm_block: Block
+    ofm_ublock: Block
+    traversal: Traversal
+
+
+@dataclass(frozen=True, slots=True)
+class WeightBytes:
+    """Encoded sizes of the weights a kernel reads: MLW streams, and scales with their padding."""
+
+    weights: int = 0
+    scales: int = 0
+    exact: bool = False
+
+    @property
+    def total(self) -> int:
+        """Weights and scales."""
+        return self.weights + self.scales
+
+
+class Purpose(StrEnum):
+    """What a transfer carries."""
+
+    FEATURE_MAP = "feature_map"
+    WEIGHTS = "weights"
+    SCALES = "scales"
+    LUT = "lut"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Bytes moved between one memory and the NPU for one purpose.
+
+    ``bytes_read``/``bytes_written``: transferred bytes, brick padding and re-reads included.
+    ``inflated_*``: the same with Vela's burst inflation (its own columns).
+    """
+
+    memory: str
+    purpose: Purpose
+    bytes_read: int = 0
+    bytes_written: int = 0
+    inflated_read: int = 0
+    inflated_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpCost:
+    """Cost of one kernel run.
+
+    ``npu_cycles``: MACs, element-wise work, edges, and visible DMA. ``memory_cycles``: access
+    cycles per memory name. ``cycles`` = max of all of them. ``macs`` as the hardware issues them.
+    """
+
+    block: BlockConfig
+    npu_cycles: int
+    memory_cycles: tuple[tuple[str, int], ...]
+    transfers: tuple[Transfer, ...]
+    macs: int
+
+    @property
+    def cycles(self) -> int:
+        """max(NPU, every memory) (VELA_SPEC §3.5)."""
+        return max(self.npu_cycles, *(c for _, c in self.memory_cycles), 0)

@@ -1,0 +1,74 @@
+"""The errors a user can meet: each says what, why and what to do, and carries its values.
+
+Every error is one of the classes below; anything else that escapes is a fault of ours
+(exit code 3). ``values`` are plain JSON values, so that an error can be printed as JSON and
+survives pickling between processes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+JsonValue: TypeAlias = (
+    "None | bool | int | float | str | list[JsonValue] | tuple[JsonValue, ...] | dict[str, JsonValue]"
+)
+
+
+class NpuschedError(Exception):
+    """Base of all errors meant for the user.
+
+    ``what`` is one line naming the failure, ``why`` one line with the failing values, ``hint``
+    one line that says what to do next. ``values`` holds the same facts for programs.
+    """
+
+    kind: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, what: str, why: str = "", hint: str = "", **values: JsonValue) -> None:
+        super().__init__(what, why, hint)
+        self.what = what
+        self.why = why
+        self.hint = hint
+        self.values = values
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.what, self.why, self.hint, self.values))
+
+    def __str__(self) -> str:
+        return "\n".join(part for part in (self.what, self.why, self.hint) if part)
+
+    def as_dict(self) -> dict[str, JsonValue]:
+        """Return the JSON form: kind, what, why, hint and the values."""
+        return {"kind": self.kind, "what": self.what, "why": self.why, "hint": self.hint, **self.values}
+
+
+class ModelError(NpuschedError):
+    """The model file cannot be read, or describes something that cannot be planned."""
+
+    kind: ClassVar[str] = "model"
+
+
+class TargetError(NpuschedError):
+    """A hardware description, option or budget text is wrong or contradicts itself."""
+
+    kind: ClassVar[str] = "target"
+
+
+class InfeasibleError(NpuschedError):
+    """No plan fits the budget. ``values`` has need_bytes, have_bytes, smallest_feasible_bytes."""
+
+    kind: ClassVar[str] = "infeasible"
+    exit_code: ClassVar[int] = 1
+
+
+class VelaError(NpuschedError):
+    """Vela failed, crashed, hung or is not installed."""
+
+    kind: ClassVar[str] = "vela"
+    exit_code: ClassVar[int] = 3
+
+
+def _rebuild(
+    cls: type[NpuschedError], what: str, why: str, hint: str, values: dict[str, JsonValue]
+) -> NpuschedError:
+    return cls(what, why, hint, **values)

@@ -1,0 +1,240 @@
+"""Typed builtin options of the ops whose options change what we compute.
+
+An op whose options do not matter (or that has none) carries ``NoOptions``. Every field has the
+name of the TFLite schema in snake case; values are as in the file, with enum values as names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Padding(StrEnum):
+    """TFLite padding scheme."""
+
+    SAME = "SAME"
+    VALID = "VALID"
+
+
+class ActivationKind(StrEnum):
+    """Fused activation of the file format."""
+
+    NONE = "NONE"
+    RELU = "RELU"
+    RELU_N1_TO_1 = "RELU_N1_TO_1"
+    RELU6 = "RELU6"
+    TANH = "TANH"
+    SIGN_BIT = "SIGN_BIT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    """The op has no options that we use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvOptions:
+    """CONV_2D, DEPTHWISE_CONV_2D (with ``depth_multiplier``) and TRANSPOSE_CONV (dilation 1)."""
+
+    padding: Padding
+    stride_h: int = 1
+    stride_w: int = 1
+    dilation_h: int = 1
+    dilation_w: int = 1
+    depth_multiplier: int = 1
+    activation: ActivationKind = ActivationKind.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D."""
+
+    padding: Padding
+    stride_h: int
+    stride_w: int
+    filter_h: int
+    filter_w: int
+    activation: ActivationKind = ActivationKind.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullyConnectedOptions:
+    """FULLY_CONNECTED. ``shuffled_weights``: weights in the SHUFFLED4x16INT8 layout."""
+
+    activation: ActivationKind = ActivationKind.NONE
+    keep_num_dims: bool = False
+    asymmetric_quantize_inputs: bool = False
+    shuffled_weights: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryOptions:
+    """ADD, SUB, MUL, DIV."""
+
+    activation: ActivationKind = ActivationKind.NONE
+    pot_scale_int16: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcatOptions:
+    """CONCATENATION."""
+
+    axis: int
+    activation: ActivationKind = ActivationKind.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisOptions:
+    """PACK (values_count), UNPACK (num), SPLIT and SPLIT_V (num_splits), GATHER (batch_dims)."""
+
+    axis: int = 0
+    count: int = 0
+    batch_dims: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftmaxOptions:
+    """SOFTMAX."""
+
+    beta: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReduceOptions:
+    """MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL."""
+
+    keep_dims: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReshapeOptions:
+    """RESHAPE: the shape from the options (may be empty; the shape tensor wins)."""
+
+    new_shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqueezeOptions:
+    """SQUEEZE."""
+
+    squeeze_dims: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StridedSliceOptions:
+    """STRIDED_SLICE bit masks."""
+
+    begin_mask: int = 0
+    end_mask: int = 0
+    ellipsis_mask: int = 0
+    new_axis_mask: int = 0
+    shrink_axis_mask: int = 0
+    offset: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeOptions:
+    """RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR."""
+
+    align_corners: bool = False
+    half_pixel_centers: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakyReluOptions:
+    """LEAKY_RELU."""
+
+    alpha: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeluOptions:
+    """GELU: ``approximate`` selects the tanh form."""
+
+    approximate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMatMulOptions:
+    """BATCH_MATMUL: transpose the last two axes of x or y."""
+
+    adj_x: bool = False
+    adj_y: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LstmOptions:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM (and LSTM)."""
+
+    activation: ActivationKind = ActivationKind.NONE
+    cell_clip: float = 0.0
+    proj_clip: float = 0.0
+    time_major: bool = False
+    asymmetric_quantize_inputs: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SvdfOptions:
+    """SVDF."""
+
+    rank: int = 1
+    activation: ActivationKind = ActivationKind.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorPadOptions:
+    """MIRROR_PAD: ``symmetric`` repeats the edge, otherwise REFLECT."""
+
+    symmetric: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOptions:
+    """CALL_ONCE, CALL, STABLEHLO_COMPOSITE, IF, WHILE: the subgraphs that the op runs."""
+
+    subgraphs: tuple[int, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VarHandleOptions:
+    """VAR_HANDLE: the variable's identity."""
+
+    container: str = ""
+    shared_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomOptions:
+    """A custom op: its registered name and its raw option bytes."""
+
+    code: str
+    data: bytes = b""
+
+
+Options: TypeAlias = (
+    NoOptions
+    | ConvOptions
+    | PoolOptions
+    | FullyConnectedOptions
+    | BinaryOptions
+    | ConcatOptions
+    | AxisOptions
+    | SoftmaxOptions
+    | ReduceOptions
+    | ReshapeOptions
+    | SqueezeOptions
+    | StridedSliceOptions
+    | ResizeOptions
+    | LeakyReluOptions
+    | GeluOptions
+    | BatchMatMulOptions
+    | LstmOptions
+    | SvdfOptions
+    | MirrorPadOptions
+    | CallOptions
+    | VarHandleOptions
+    | CustomOptions
+)
