@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
-JsonValue: TypeAlias = (
-    "None | bool | int | float | str | list[JsonValue] | tuple[JsonValue, ...] | dict[str, JsonValue]"
-)
+JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | tuple[JsonValue, ...] | dict[str, JsonValue]"
 
 
 class NpuschedError(Exception):
@@ -39,7 +37,13 @@ class NpuschedError(Exception):
 
     def as_dict(self) -> dict[str, JsonValue]:
         """Return the JSON form: kind, what, why, hint and the values."""
-        return {"kind": self.kind, "what": self.what, "why": self.why, "hint": self.hint, **self.values}
+        return {
+            "kind": self.kind,
+            "what": self.what,
+            "why": self.why,
+            "hint": self.hint,
+            **self.values,
+        }
 
 
 class ModelError(NpuschedError):

@@ -1,0 +1,196 @@
+"""The mutable graph that lowering rewrites; frozen into scheduled ops at the end.
+
+It lives only inside ``build_graph``. An op starts as a TFLite op (``kind`` is an ``OpKind``) and
+ends as a kernel (``kind`` is a ``KernelKind``). Tensors keep lists of their readers and writers;
+use the methods of ``WorkGraph`` so that both sides stay true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from npusched.graph.types import (
+    Activation,
+    Kernel,
+    KernelKind,
+    Rescale,
+    Reverse,
+    Rounding,
+    SourceRef,
+    Upscale,
+)
+from npusched.hardware.target import Family
+from npusched.ir import DataType, OpKind, Options, Shape
+from npusched.ir.options import NoOptions
+
+
+@dataclass(slots=True, eq=False)
+class WorkTensor:
+    """A tensor under rewriting. Empty ``scales`` = not quantised; several = per channel."""
+
+    name: str
+    shape: Shape
+    dtype: DataType
+    scales: tuple[float, ...] = ()
+    zero_points: tuple[int, ...] = ()
+    quant_axis: int | None = None
+    data: npt.NDArray[np.generic] | None = None
+    source: tuple[int, int] | None = None
+    is_graph_input: bool = False
+    is_graph_output: bool = False
+    is_persistent: bool = False
+    writers: list[WorkOp] = field(default_factory=list)
+    readers: list[WorkOp] = field(default_factory=list)
+
+    @property
+    def is_constant(self) -> bool:
+        """True if the values are known."""
+        return self.data is not None
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """One use of a tensor by an op (regor calls it a tensor connection).
+
+    ``shape`` is the whole tensor as this op sees it (a reshaped view has another shape than the
+    tensor); ``slice_offset``/``slice_shape`` select a part of that view. ``scale``/``zero_point``
+    are what the op applies, usually the tensor's; None scale = unit (no rescale from this side).
+    """
+
+    tensor: WorkTensor
+    shape: Shape
+    slice_offset: Shape | None = None
+    slice_shape: Shape | None = None
+    step_h: int = 1
+    step_w: int = 1
+    scale: float | None = None
+    zero_point: int = 0
+
+    @property
+    def region(self) -> Shape:
+        """Shape of what is touched: the slice, or the whole view."""
+        return self.slice_shape if self.slice_shape is not None else self.shape
+
+
+@dataclass(slots=True, eq=False)
+class WorkOp:
+    """An op under rewriting.
+
+    ``ifms``: feature-map inputs in order; ``weights``/``bias`` of conv-like ops; ``params``: other
+    constant inputs of a TFLite op (axes, shapes, block sizes), by position in the file.
+    ``cpu``: stays on the host. ``source_ops`` names the TFLite ops that it stands for.
+    """
+
+    kind: OpKind | KernelKind
+    source_ops: tuple[SourceRef, ...]
+    ifms: list[Link] = field(default_factory=list)
+    ofms: list[Link] = field(default_factory=list)
+    weights: Link | None = None
+    bias: Link | None = None
+    params: dict[int, WorkTensor] = field(default_factory=dict)
+    options: Options = field(default_factory=NoOptions)
+    kernel: Kernel = field(default_factory=Kernel)
+    upscale: Upscale = Upscale.NONE
+    rounding: Rounding | None = None
+    ofm_rescale: Rescale | None = None
+    ifm_rescales: tuple[Rescale, ...] = ()
+    activation: Activation | None = None
+    transpose: tuple[int, int, int] | None = None
+    reverse: Reverse = Reverse.NONE
+    resize: tuple[int, int, int, int] | None = None
+    accumulator_scaled: bool = True
+    cpu: bool = False
+    count: int = 1
+    name: str = ""
+
+    @property
+    def ofm(self) -> Link:
+        """The first (for kernels: only) result."""
+        return self.ofms[0]
+
+    @property
+    def ifm(self) -> Link:
+        """The primary input."""
+        return self.ifms[0]
+
+
+@dataclass(slots=True, eq=False)
+class WorkGraph:
+    """One subgraph under rewriting. ``ops`` is in execution order only where a pass says so."""
+
+    family: Family | None
+    subgraph: int
+    tensors: list[WorkTensor] = field(default_factory=list)
+    ops: list[WorkOp] = field(default_factory=list)
+    inputs: list[WorkTensor] = field(default_factory=list)
+    outputs: list[WorkTensor] = field(default_factory=list)
+
+    def new_tensor(
+        self,
+        name: str,
+        shape: Shape,
+        dtype: DataType,
+        *,
+        scale: float | None = None,
+        zero_point: int = 0,
+        data: npt.NDArray[np.generic] | None = None,
+    ) -> WorkTensor:
+        """Add a temporary (or, with ``data``, a constant) tensor."""
+        tensor = WorkTensor(
+            name=name,
+            shape=shape,
+            dtype=dtype,
+            scales=() if scale is None else (scale,),
+            zero_points=() if scale is None else (zero_point,),
+            data=data,
+        )
+        self.tensors.append(tensor)
+        return tensor
+
+    def link(self, tensor: WorkTensor, shape: Shape | None = None) -> Link:
+        """Return a use of ``tensor`` with its own quantisation, seen as ``shape``."""
+        return Link(
+            tensor=tensor,
+            shape=tensor.shape if shape is None else shape,
+            scale=tensor.scales[0] if tensor.scales else None,
+            zero_point=tensor.zero_points[0] if tensor.zero_points else 0,
+        )
+
+    def add(self, op: WorkOp, *, before: WorkOp | None = None) -> WorkOp:
+        """Insert ``op`` (at the end, or before another op) and register it with its tensors."""
+        position = len(self.ops) if before is None else self.ops.index(before)
+        self.ops.insert(position, op)
+        for link in (*op.ifms, op.weights, op.bias):
+            if link is not None:
+                link.tensor.readers.append(op)
+        for parameter in op.params.values():
+            parameter.readers.append(op)
+        for link in op.ofms:
+            link.tensor.writers.append(op)
+        return op
+
+    def remove(self, op: WorkOp) -> None:
+        """Take ``op`` out and unregister it from its tensors."""
+        self.ops.remove(op)
+        for link in (*op.ifms, op.weights, op.bias):
+            if link is not None:
+                link.tensor.readers.remove(op)
+        for parameter in op.params.values():
+            parameter.readers.remove(op)
+        for link in op.ofms:
+            link.tensor.writers.remove(op)
+
+    def replace_ifm(self, op: WorkOp, position: int, link: Link) -> None:
+        """Make input ``position`` of ``op`` read ``link``."""
+        op.ifms[position].tensor.readers.remove(op)
+        op.ifms[position] = link
+        link.tensor.readers.append(op)
+
+    def replace_ofm(self, op: WorkOp, link: Link, position: int = 0) -> None:
+        """Make ``op`` write ``link``."""
+        op.ofms[position].tensor.writers.remove(op)
+        op.ofms[position] = link
+        link.tensor.writers.append(op)
