@@ -1,0 +1,34 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def corpus_path() -> Path | None:
+    """Return the folder that holds models/, cases/ and silicon/, or None where it is absent."""
+    named = os.environ.get("NPUSCHED_CORPUS")
+    folder = Path(named) if named else REPOSITORY.parent / "shared"
+    return folder if (folder / "models" / "MANIFEST.json").is_file() else None
+
+
+def corpus_models() -> list[Path]:
+    """Return every .tflite file of the corpus (models, then cases), or [] where it is absent."""
+    folder = corpus_path()
+    if folder is None:
+        return []
+    return sorted((folder / "models").glob("*.tflite")) + sorted((folder / "cases").glob("*.tflite"))
+
+
+@pytest.fixture(scope="session")
+def corpus_dir() -> Path:
+    """The corpus folder; skips the test where there is none."""
+    folder = corpus_path()
+    if folder is None:
+        pytest.skip("no model corpus: set NPUSCHED_CORPUS to the folder with models/ and cases/")
+    return folder
