@@ -1,0 +1,16 @@
+"""Live ranges to addresses, the lower bound, and the independent check of an allocation."""
+
+from npusched.memory.allocate import Allocation, allocate
+from npusched.memory.check import check_allocation
+from npusched.memory.ranges import ALIGNMENT_BYTES, LiveRange, align_up, live_bytes, lower_bound
+
+__all__ = [
+    "ALIGNMENT_BYTES",
+    "Allocation",
+    "LiveRange",
+    "align_up",
+    "allocate",
+    "check_allocation",
+    "live_bytes",
+    "lower_bound",
+]
