@@ -81,6 +81,11 @@ class CostOp:
     last follower's. ``ofm.shape`` may be a stripe: then ``ifm`` holds the rows it needs.
     ``scaled``: see ``ScheduledOp.accumulator_scaled``. ``sparse``: 2:4 weights (U85).
     ``lut_bytes``: size of a look-up table used anywhere in the kernel, 0 if none.
+    ``transpose[i]`` is the axis (0 h, 1 w, 2 c) of the unpermuted result that axis i of the stored
+    one shows, as in TFLite's perm; ``ofm.shape`` of a transposing op is the stored shape.
+    ``resize``: (h numerator, h denominator, w numerator, w denominator) of a resize's output per
+    input scale, reduced, then both doubled for half-pixel centres; None = half-pixel centres, by
+    the shapes.
     """
 
     kind: KernelKind
@@ -96,6 +101,7 @@ class CostOp:
     lut_is_primary: bool = False
     transpose: tuple[int, int, int] | None = None
     reverse: Reverse = Reverse.NONE
+    resize: tuple[int, int, int, int] | None = None
     subs: tuple[CostSub, ...] = ()
 
     @property
