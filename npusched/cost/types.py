@@ -79,7 +79,9 @@ class CostOp:
 
     ``ofm`` is the primary's own result (its own width, before followers); what is written is the
     last follower's. ``ofm.shape`` may be a stripe: then ``ifm`` holds the rows it needs.
-    ``scaled``: see ``ScheduledOp.accumulator_scaled``. ``sparse``: 2:4 weights (U85).
+    ``scaled``: see ``ScheduledOp.accumulator_scaled``. ``sparse``: 2:4 weights, ``fast_weights``:
+    the Fast weight format (U85). ``transpose``: (h, w, c) axes of the OFM, each naming the axis
+    (0 = h, 1 = w, 2 = c) that it is taken from; ``ofm.shape`` is the transposed shape.
     ``lut_bytes``: size of a look-up table used anywhere in the kernel, 0 if none.
     ``transpose[i]`` is the axis (0 h, 1 w, 2 c) of the unpermuted result that axis i of the stored
     one shows, as in TFLite's perm; ``ofm.shape`` of a transposing op is the stored shape.
@@ -97,6 +99,7 @@ class CostOp:
     scaled: bool = True
     has_scales: bool = False
     sparse: bool = False
+    fast_weights: bool = False
     lut_bytes: int = 0
     lut_is_primary: bool = False
     transpose: tuple[int, int, int] | None = None

@@ -129,7 +129,8 @@ class Memory(Value, frozen=True, kw_only=True):
 
     ``bandwidth_bytes_per_cycle`` is the physical one at the NPU clock, derating included;
     ``vela_bandwidth_bytes_per_cycle`` what Vela 5.2 computes from the system config's *name*
-    (VELA_SPEC §1.3). Latencies are NPU cycles. ``capacity_bytes`` None = not stated.
+    (VELA_SPEC §1.3). Latencies are NPU cycles. ``ports`` is the number of AXI ports behind it (its
+    bandwidth already includes them). ``capacity_bytes`` None = not stated.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Memory(Value, frozen=True, kw_only=True):
     burst_bytes: int
     max_reads: int = 0
     max_writes: int = 0
+    ports: int = 1
     capacity_bytes: int | None = None
 
 
@@ -209,6 +211,10 @@ class Target(Value, frozen=True, kw_only=True):
             if memory.name == name:
                 return memory
         raise KeyError(name)
+
+    def __hash__(self) -> int:
+        """Cheap hash over the identifying fields, so that costs can be memoised by target."""
+        return hash((self.name, self.system_config, self.memory_mode, self.clock_hz, self.roles.arena))
 
     @property
     def const(self) -> Memory:
