@@ -224,6 +224,26 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """A grid of equal pieces of one op: axis i of the grid has ``grid[i]`` steps.
+
+    Piece (i, j, k, l) touches the op's accesses moved by ``(i, j, k, l) * step`` elementwise per
+    axis (n, h, w, c). The grid is walked with the last axis fastest; ``backwards``: the last
+    piece runs first (regor runs unrolled strides so).
+    """
+
+    grid: Shape4
+    ifm_step: Shape4
+    ofm_step: Shape4
+    backwards: bool = False
+
+    @property
+    def count(self) -> int:
+        """Number of pieces."""
+        return prod(self.grid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rescale:
     """Fixed-point scaling ``(v * multiplier) >> shift``: one pair, or one per output channel."""
 
@@ -292,11 +312,12 @@ class SubOp:
 class ScheduledOp:
     """One NPU kernel (with what is fused into it) or one op on the CPU.
 
-    ``count`` > 1 stands for that many equal pieces of one source op, run one after another; all
-    other fields describe one piece, ``ifms``/``ofm`` the first. ``accumulator_scaled`` is Vela's
+    ``pieces`` stands for ``count`` equal pieces of one source op, run one after another; all
+    other fields describe the piece at the origin of the grid. ``keep_accumulators``: starts from
+    the accumulators that the op before left (U85); ``write_ofm`` False: leaves its own there. ``accumulator_scaled`` is Vela's
     flag that selects 40-bit accumulators for 16-bit data (VELA_SPEC_2 §3). CPU ops may have any
     number of ``ifms``, and list all their results in ``ofms``; NPU ops have exactly one.
-    ``fusion_blockers`` say why the next op could not join this kernel.
+    ``fusion_blocker`` says why the next op could not join this kernel.
     """
 
     id: int
@@ -317,9 +338,16 @@ class ScheduledOp:
     reverse: Reverse = Reverse.NONE
     resize: tuple[int, int, int, int] | None = None
     sub_ops: tuple[SubOp, ...] = ()
-    count: int = 1
+    pieces: Pieces | None = None
+    keep_accumulators: bool = False
+    write_ofm: bool = True
     name: str = ""
     fusion_blocker: str = ""
+
+    @property
+    def count(self) -> int:
+        """Number of equal pieces that run one after another."""
+        return 1 if self.pieces is None else self.pieces.count
 
     @property
     def ofm(self) -> Access:

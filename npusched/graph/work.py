@@ -6,30 +6,32 @@ use the methods of ``WorkGraph`` so that both sides stay true.
 
 Order of work (Vela 5.2.0 runs its rewrites in three layers, and we keep them):
 
-1. ``graph.lower.LOWERINGS[OpKind](graph, op)``: once per TFLite op placed on the NPU, walking from
-   the graph's outputs. Rewrites the op into kernels and views *in the rank of the file*. Position in
-   ``graph.ops`` means nothing yet: the execution order is found later from the tensors (depth first
-   from the outputs; the last input of an op, and the last *writer* of a tensor, run first), so the
-   order of ``ifms`` and the order in which writers are added matter. An op that needs step 3 (a
-   transpose, a reduction, a matrix product, a resize, a transpose convolution, batches) leaves
-   one whole WorkOp with the ``KernelKind`` it will have, or keeps its ``OpKind`` if it has none.
-   A view is a WorkOp with kind ``OpKind.RESHAPE``; a copy is ``KernelKind.MEMORY_COPY`` (slices on its
-   links); both may be removed by step 2.
-2. Data movement (``graph.moves``): views removed or turned into copies, pads swallowed, slices moved
-   into readers and writers; ``graph.lower.merge_transposes(graph)`` runs here, before slices move.
-3. In execution order, ``graph.lower.DECOMPOSITIONS[kind](graph, op)`` (key: OpKind or KernelKind):
-   cuts an op that the hardware cannot run in one go. Links are padded to 4 axes by now (rank
-   above 4 stays). The function adds the pieces ``before=op``, in the order in which they run, and
-   removes ``op``; it leaves ``op`` alone when nothing is to be done. Equal pieces may be one op with
-   ``count``.
+1. ``graph.lower.LOWERINGS[OpKind](graph, op)``: once per TFLite op on the NPU, walking from the
+   graph's outputs. Rewrites the op into kernels and views *in the rank of the file*. Position in
+   ``graph.ops`` means nothing yet: the execution order is found later from the tensors (depth
+   first from the outputs; the last input of an op, and the last *writer* of a tensor, run first),
+   so the order of ``ifms`` and the order in which writers are added matter. An op that needs
+   step 3 (a transpose, a reduction, a matrix product, a resize, a transpose convolution, batches)
+   leaves one whole WorkOp with the ``KernelKind`` it will have, or keeps its ``OpKind`` if it has
+   none. A view is a WorkOp with kind ``OpKind.RESHAPE``; a copy is ``KernelKind.MEMORY_COPY``
+   (slices on its links); both may be removed by step 2.
+2. Data movement (``graph.moves``): views removed or turned into copies, pads swallowed, slices
+   moved into readers and writers; ``graph.lower.merge_transposes(graph)`` runs here, before
+   slices move.
+3. In execution order, ``graph.lower.DECOMPOSITIONS[kind](graph, op)`` (key: OpKind or
+   KernelKind): cuts an op that the hardware cannot run in one go. Links are padded to 4 axes by
+   now (rank above 4 stays). The function adds the pieces ``before=op``, in the order in which
+   they run, and removes ``op``; it leaves ``op`` alone when nothing is to be done. Equal pieces
+   may be one op with ``pieces``. During step 3 ``graph.ops`` holds only the op in hand.
 
-Scaling is explicit: ``ofm_rescale`` None is unit (multiplier 1, shift 0), ``ifm_rescales`` () is unit.
-``Link.scale`` keeps the tensor's real scale as information. Only unit-scaled activations fuse.
+Scaling is explicit: ``ofm_rescale`` None is unit (multiplier 1, shift 0), ``ifm_rescales`` () is
+unit. ``Link.scale`` keeps the tensor's real scale as information. Only unit-scaled activations
+fuse.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +40,7 @@ from npusched.graph.types import (
     Activation,
     Kernel,
     KernelKind,
+    Pieces,
     Rescale,
     Reverse,
     Rounding,
@@ -51,7 +54,11 @@ from npusched.ir.options import NoOptions
 
 @dataclass(slots=True, eq=False)
 class WorkTensor:
-    """A tensor under rewriting. Empty ``scales`` = not quantised; several = per channel."""
+    """A tensor under rewriting. Empty ``scales`` = not quantised; several = per channel.
+
+    ``readers`` and ``writers`` have one entry per link (an op that reads a tensor twice is listed
+    twice), in the order in which the links were made.
+    """
 
     name: str
     shape: Shape
@@ -72,14 +79,21 @@ class WorkTensor:
         """True if the values are known."""
         return self.data is not None
 
+    @property
+    def is_single_path(self) -> bool:
+        """True if one link writes the tensor and one link reads it."""
+        return len(self.writers) == 1 and len(self.readers) == 1
+
 
 @dataclass(slots=True, eq=False)
 class Link:
     """One use of a tensor by an op (regor calls it a tensor connection).
 
     ``shape`` is the whole tensor as this op sees it (a reshaped view has another shape than the
-    tensor); ``slice_offset``/``slice_shape`` select a part of that view. ``scale``/``zero_point``
-    are what the op applies, usually the tensor's; None scale = unit (no rescale from this side).
+    tensor); ``slice_offset``/``slice_shape`` select a part of that view, before ``step_h`` and
+    ``step_w`` skip rows and columns of it. ``scale``/``zero_point`` are what the op applies,
+    usually the tensor's; None scale = unit (no rescale from this side). ``dtype`` is set where
+    the op reads the bytes as another type than the tensor's.
     """
 
     tensor: WorkTensor
@@ -90,11 +104,26 @@ class Link:
     step_w: int = 1
     scale: float | None = None
     zero_point: int = 0
+    dtype: DataType | None = None
 
     @property
     def region(self) -> Shape:
         """Shape of what is touched: the slice, or the whole view."""
         return self.slice_shape if self.slice_shape is not None else self.shape
+
+    @property
+    def element_type(self) -> DataType:
+        """The type as the op sees it."""
+        return self.tensor.dtype if self.dtype is None else self.dtype
+
+    @property
+    def is_sliced(self) -> bool:
+        """True if the op touches only a part of the view."""
+        return self.slice_shape is not None and self.slice_shape != self.shape
+
+    def copy(self) -> Link:
+        """Return an independent link to the same tensor."""
+        return replace(self)
 
 
 @dataclass(slots=True, eq=False)
@@ -104,8 +133,10 @@ class WorkOp:
     ``ifms``: feature-map inputs in order; ``weights``/``bias`` of conv-like ops; ``params``: other
     constant inputs of a TFLite op (axes, shapes, block sizes), by position in the file.
     ``cpu``: stays on the host. ``source_ops`` names the TFLite ops that it stands for.
-    ``perm`` is the whole permutation of a transpose (OFM axis i is IFM axis perm[i]) until step 3 turns
-    it into ``transpose`` (h, w, c only); ``axis`` that of a reduction or ArgMax, in IFM rank.
+    ``perm`` is the whole permutation of a transpose (OFM axis i is IFM axis perm[i]) until step 3
+    turns it into ``transpose`` (h, w, c only); ``axis`` that of a reduction or ArgMax, in IFM
+    rank. ``pad_value`` is what OpKind.PAD fills with, as stored. ``keep_accumulators`` starts
+    from the previous op's accumulators, ``write_ofm`` False leaves the result in them (U85).
     """
 
     kind: OpKind | KernelKind
@@ -125,11 +156,14 @@ class WorkOp:
     transpose: tuple[int, int, int] | None = None
     perm: tuple[int, ...] | None = None
     axis: int | None = None
+    pad_value: int = 0
     reverse: Reverse = Reverse.NONE
     resize: tuple[int, int, int, int] | None = None
     accumulator_scaled: bool = True
+    keep_accumulators: bool = False
+    write_ofm: bool = True
     cpu: bool = False
-    count: int = 1
+    pieces: Pieces | None = None
     name: str = ""
 
     @property
@@ -142,17 +176,47 @@ class WorkOp:
         """The primary input."""
         return self.ifms[0]
 
+    @property
+    def count(self) -> int:
+        """Number of equal pieces that this op stands for."""
+        return 1 if self.pieces is None else self.pieces.count
+
+    def clone(self) -> WorkOp:
+        """Return an unregistered copy with links of its own."""
+        return replace(
+            self,
+            ifms=[link.copy() for link in self.ifms],
+            ofms=[link.copy() for link in self.ofms],
+            weights=None if self.weights is None else self.weights.copy(),
+            bias=None if self.bias is None else self.bias.copy(),
+            params=dict(self.params),
+        )
+
 
 @dataclass(slots=True, eq=False)
 class WorkGraph:
-    """One subgraph under rewriting. ``ops`` is in execution order only where a pass says so."""
+    """One subgraph under rewriting."""
 
     family: Family | None
     subgraph: int
     tensors: list[WorkTensor] = field(default_factory=list)
-    ops: list[WorkOp] = field(default_factory=list)
     inputs: list[WorkTensor] = field(default_factory=list)
     outputs: list[WorkTensor] = field(default_factory=list)
+    _ops: dict[WorkOp, None] = field(default_factory=dict)
+
+    @property
+    def ops(self) -> list[WorkOp]:
+        """The ops, as a new list; in execution order only where a pass says so."""
+        return list(self._ops)
+
+    @property
+    def has_persistent(self) -> bool:
+        """True if a tensor keeps its value between runs (LSTM state, variables)."""
+        return any(tensor.is_persistent for tensor in self.tensors)
+
+    def holds(self, op: WorkOp) -> bool:
+        """Return True while ``op`` has not been removed."""
+        return op in self._ops
 
     def new_tensor(
         self,
@@ -187,8 +251,12 @@ class WorkGraph:
 
     def add(self, op: WorkOp, *, before: WorkOp | None = None) -> WorkOp:
         """Insert ``op`` (at the end, or before another op) and register it with its tensors."""
-        position = len(self.ops) if before is None else self.ops.index(before)
-        self.ops.insert(position, op)
+        if before is None:
+            self._ops[op] = None
+        else:
+            order = list(self._ops)
+            order.insert(order.index(before), op)
+            self._ops = dict.fromkeys(order)
         for link in (*op.ifms, op.weights, op.bias):
             if link is not None:
                 link.tensor.readers.append(op)
@@ -200,7 +268,7 @@ class WorkGraph:
 
     def remove(self, op: WorkOp) -> None:
         """Take ``op`` out and unregister it from its tensors."""
-        self.ops.remove(op)
+        del self._ops[op]
         for link in (*op.ifms, op.weights, op.bias):
             if link is not None:
                 link.tensor.readers.remove(op)
@@ -220,3 +288,7 @@ class WorkGraph:
         op.ofms[position].tensor.writers.remove(op)
         op.ofms[position] = link
         link.tensor.writers.append(op)
+
+    def set_ops(self, ops: list[WorkOp]) -> None:
+        """Make ``ops`` (already registered with their tensors) the ops of the graph."""
+        self._ops = dict.fromkeys(ops)
