@@ -64,7 +64,11 @@ class BankGranules(Value, frozen=True, kw_only=True):
 
 
 class AcceleratorU55(Value, frozen=True, kw_only=True, tag_field="architecture", tag="u55"):
-    """An Ethos-U55 or U65 (one architecture). Cycle tables are per output element."""
+    """An Ethos-U55 or U65 (one architecture). Cycle tables are per output element.
+
+    ``macs_per_cycle`` counts all cores (512 for ethos-u65-512, which has two cores of 256).
+    ``axi_bytes`` is the width of each AXI port.
+    """
 
     name: str
     family: Family
@@ -83,6 +87,8 @@ class AcceleratorU55(Value, frozen=True, kw_only=True, tag_field="architecture",
     max_outstanding_dma: int
     max_outstanding_kernels: int
     address_bits: int
+    axi_bytes: int = 8
+    source: str = ""
 
 
 class ReadBuffers(Value, frozen=True, kw_only=True):
@@ -97,7 +103,11 @@ class ReadBuffers(Value, frozen=True, kw_only=True):
 
 
 class AcceleratorU85(Value, frozen=True, kw_only=True, tag_field="architecture", tag="u85"):
-    """An Ethos-U85. Buffer sizes are bytes; cycle tables are per output element."""
+    """An Ethos-U85. Buffer sizes are bytes; cycle tables are per output element.
+
+    ``cores`` is the number of weight decoders. ``axi_bytes`` is the width of each AXI port;
+    ``sram_ports`` and ``external_ports`` say how many there are on the two sides.
+    """
 
     name: str
     family: Family
@@ -119,6 +129,10 @@ class AcceleratorU85(Value, frozen=True, kw_only=True, tag_field="architecture",
     max_outstanding_dma: int
     max_outstanding_kernels: int
     address_bits: int
+    axi_bytes: int = 16
+    sram_ports: int = 2
+    external_ports: int = 1
+    source: str = ""
 
 
 Accelerator: TypeAlias = AcceleratorU55 | AcceleratorU85
@@ -129,8 +143,10 @@ class Memory(Value, frozen=True, kw_only=True):
 
     ``bandwidth_bytes_per_cycle`` is the physical one at the NPU clock, derating included;
     ``vela_bandwidth_bytes_per_cycle`` what Vela 5.2 computes from the system config's *name*
-    (VELA_SPEC §1.3). Latencies are NPU cycles. ``ports`` is the number of AXI ports behind it (its
-    bandwidth already includes them). ``capacity_bytes`` None = not stated.
+    (VELA_SPEC §1.3). ``clock_scale`` is Vela's way to say a bandwidth: the fraction of one transfer
+    per port and NPU cycle, derating included. Latencies are NPU cycles. ``ports`` is the number of
+    AXI ports behind it (its bandwidth already includes them). ``max_reads`` and ``max_writes`` are
+    outstanding transactions. ``capacity_bytes`` None = not stated.
     """
 
     name: str
@@ -146,6 +162,7 @@ class Memory(Value, frozen=True, kw_only=True):
     max_writes: int = 0
     ports: int = 1
     capacity_bytes: int | None = None
+    clock_scale: float = 1.0
 
 
 class Roles(Value, frozen=True, kw_only=True):
@@ -161,6 +178,17 @@ class Uncertain(Value, frozen=True, kw_only=True):
 
     typical: float
     factor: float
+    source: str = ""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return self.typical / self.factor
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return self.typical * self.factor
 
 
 class EnergyTable(Value, frozen=True, kw_only=True):
@@ -176,10 +204,34 @@ class EnergyTable(Value, frozen=True, kw_only=True):
     static_mw: Uncertain
 
 
+class CpuCostClass(StrEnum):
+    """Kinds of work that a CPU kernel library does at different speeds."""
+
+    CONV = "conv"
+    DEPTHWISE = "depthwise"
+    TRANSPOSE_CONV = "transpose_conv"
+    FULLY_CONNECTED = "fully_connected"
+    BATCH_MATMUL = "batch_matmul"
+    RECURRENT = "recurrent"
+    ELEMENTWISE = "elementwise"
+    ACTIVATION = "activation"
+    TRANSCENDENTAL = "transcendental"
+    POOL = "pool"
+    REDUCE = "reduce"
+    RESIZE = "resize"
+    COPY = "copy"
+    QUANTIZE = "quantize"
+    OTHER = "other"
+
+
 class HostCpu(Value, frozen=True, kw_only=True):
     """The CPU that runs fallback ops and drives the NPU; all in CPU cycles.
 
-    ``cycles_per_mac`` and ``cycles_per_element`` are keyed by cost class (see ``ops``).
+    An op of class k costs ``dispatch_cycles + cycles_per_mac[k] * MACs + cycles_per_element[k] *
+    elements``, with the elements of its output (of its input if that is larger). A class absent
+    from a table costs nothing there. Every ``CpuCostClass`` is in at least one of the tables.
+    ``cache_maintenance_cycles_per_byte`` is paid for each byte of a feature map that is handed
+    from the CPU to the NPU (clean) or back (invalidate).
     """
 
     name: str
@@ -189,10 +241,17 @@ class HostCpu(Value, frozen=True, kw_only=True):
     dispatch_cycles: float
     npu_invoke_cycles: float
     cache_maintenance_cycles_per_byte: float
+    source: str = ""
 
 
 class Target(Value, frozen=True, kw_only=True):
-    """A fully resolved target. ``accelerator`` is None for host-only targets."""
+    """A fully resolved target. ``accelerator`` is None for host-only targets.
+
+    ``memory_mode`` is the mode as Vela is told, ``roles`` where things really lie (a board's
+    "Sram_Only" constants may lie in MRAM). ``system_config`` and ``memory_mode_name`` are the
+    section names for Vela. ``arena_cache_bytes`` is the size that the mode states for the arena
+    (Sram_Only, Shared_Sram) or the staging cache (Dedicated_Sram), None if it states none.
+    """
 
     name: str
     accelerator: Accelerator | None
@@ -204,6 +263,8 @@ class Target(Value, frozen=True, kw_only=True):
     energy: EnergyTable
     cpu: HostCpu
     notes: tuple[str, ...] = ()
+    memory_mode_name: str = ""
+    arena_cache_bytes: int | None = None
 
     def memory(self, name: str) -> Memory:
         """Return the memory of that name. Raises KeyError if the target has none."""
@@ -214,7 +275,9 @@ class Target(Value, frozen=True, kw_only=True):
 
     def __hash__(self) -> int:
         """Cheap hash over the identifying fields, so that costs can be memoised by target."""
-        return hash((self.name, self.system_config, self.memory_mode, self.clock_hz, self.roles.arena))
+        return hash(
+            (self.name, self.system_config, self.memory_mode, self.clock_hz, self.roles.arena)
+        )
 
     @property
     def const(self) -> Memory:
@@ -230,3 +293,13 @@ class Target(Value, frozen=True, kw_only=True):
     def cache(self) -> Memory:
         """The staging memory; the same as ``arena`` unless the mode is Dedicated_Sram."""
         return self.memory(self.roles.cache)
+
+    @property
+    def sram_budget_bytes(self) -> int | None:
+        """The SRAM budget where the user names none; None = unlimited.
+
+        What the memory mode states, else the capacity of the cache memory.
+        """
+        return (
+            self.cache.capacity_bytes if self.arena_cache_bytes is None else self.arena_cache_bytes
+        )
