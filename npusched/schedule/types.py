@@ -1,0 +1,192 @@
+"""A plan: segments, what they run, which buffers they need, and where everything lies.
+
+Cycles are NPU cycles unless the name says cpu; bytes are transferred bytes (brick padding and
+re-reads included, burst inflation not), see DESIGN "Cost". Steps count segments from 0; live
+ranges are half-open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from npusched.graph.types import Placement
+from npusched.memory import Allocation, LiveRange
+
+
+class WeightMode(StrEnum):
+    """How a kernel gets its weights: from their home for every stripe, or copied to SRAM once."""
+
+    STREAMED = "streamed"
+    RESIDENT = "resident"
+
+
+class BufferKind(StrEnum):
+    """What a buffer holds."""
+
+    FEATURE_MAP = "feature_map"
+    ROLLING = "rolling"
+    WEIGHTS = "weights"
+
+
+class Proof(StrEnum):
+    """How much is known about a plan's distance from the best one."""
+
+    OPTIMAL = "optimal"
+    BOUNDED = "bounded"
+    FEASIBLE = "feasible"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """What a part of a plan costs; all fields add up over ops and segments.
+
+    ``bytes_read``/``bytes_written`` are pairs (memory name, bytes), sorted by name.
+    """
+
+    npu_cycles: int = 0
+    cpu_cycles: float = 0.0
+    macs: int = 0
+    bytes_read: tuple[tuple[str, int], ...] = ()
+    bytes_written: tuple[tuple[str, int], ...] = ()
+
+    def read_from(self, memory: str) -> int:
+        """Bytes read from the memory of that name."""
+        return dict(self.bytes_read).get(memory, 0)
+
+    def written_to(self, memory: str) -> int:
+        """Bytes written to the memory of that name."""
+        return dict(self.bytes_written).get(memory, 0)
+
+    def moved(self, memory: str) -> int:
+        """Bytes read from and written to the memory of that name."""
+        return self.read_from(memory) + self.written_to(memory)
+
+
+def add_amounts(parts: list[Amounts]) -> Amounts:
+    """Sum of all parts."""
+    read: dict[str, int] = {}
+    written: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.bytes_read:
+            read[name] = read.get(name, 0) + count
+        for name, count in part.bytes_written:
+            written[name] = written.get(name, 0) + count
+    return Amounts(
+        npu_cycles=sum(p.npu_cycles for p in parts),
+        cpu_cycles=sum(p.cpu_cycles for p in parts),
+        macs=sum(p.macs for p in parts),
+        bytes_read=tuple(sorted(read.items())),
+        bytes_written=tuple(sorted(written.items())),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRun:
+    """One scheduled op inside a plan: how often it runs, on how many rows, and what that costs.
+
+    ``stripe_rows`` is the nominal number of OFM rows per run. ``core_cycles`` are the NPU cycles
+    without memory limits, ``memory_cycles`` the access cycles per memory, ``amounts.npu_cycles``
+    the sum over stripes of the larger of both. ``bound_by`` names the largest share: mac, output,
+    elementwise, weights, cpu, or the name of a memory.
+    """
+
+    op: int
+    placement: Placement
+    stripe_rows: int
+    runs: int
+    weight_mode: WeightMode | None
+    weight_bytes: int
+    weights_exact: bool
+    core_cycles: int
+    memory_cycles: tuple[tuple[str, int], ...]
+    bound_by: str
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """Storage of a feature map, of the live rows of one, or of resident weights.
+
+    ``tensor`` is the feature map's id, or the op's id for weights. ``rows`` is the number of rows
+    kept (0 for weights). Alive in segments [first_step, end_step).
+    """
+
+    kind: BufferKind
+    name: str
+    tensor: int
+    memory: str
+    rows: int
+    size_bytes: int
+    first_step: int
+    end_step: int
+
+    @property
+    def live(self) -> LiveRange:
+        """The buffer as a live range."""
+        return LiveRange(
+            key=f"{self.kind.value}:{self.name}",
+            size_bytes=self.size_bytes,
+            first_step=self.first_step,
+            end_step=self.end_step,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Consecutive ops run stripe by stripe together (or one op run whole, or one CPU op).
+
+    ``stripe_rows`` are rows of the last op's OFM. ``sram_bytes``: bytes of the budget memory
+    that must be alive while the segment runs. ``home`` is the memory of the last op's result.
+    """
+
+    ops: tuple[int, ...]
+    placement: Placement
+    stripe_rows: int
+    stripes: int
+    runs: tuple[OpRun, ...]
+    amounts: Amounts
+    sram_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A value that no plan of the stated scope can beat.
+
+    ``objective`` is the lower bound on the objective, ``gap`` = value / bound - 1 (0 = proven
+    best), ``scope`` says which plans it speaks of.
+    """
+
+    objective: float
+    gap: float
+    proof: Proof
+    scope: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A schedule that fits its budget, with addresses.
+
+    ``homes`` gives the memory of every feature map that crosses segments. ``sram_peak_bytes`` is
+    the high-water mark of the budget memory (constants included where they share it),
+    ``sram_bound_bytes`` the largest live sum; ``constant_bytes`` the constants in their memory.
+    ``allocations`` pairs each memory with addresses for ``buffers`` of that memory, in order.
+    """
+
+    segments: tuple[Segment, ...]
+    homes: tuple[tuple[int, str], ...]
+    buffers: tuple[Buffer, ...]
+    allocations: tuple[tuple[str, Allocation], ...]
+    amounts: Amounts
+    objective: float
+    bound: Bound
+    budget_memory: str
+    budget_bytes: int | None
+    sram_peak_bytes: int
+    sram_bound_bytes: int
+    constant_bytes: int
+    notes: tuple[str, ...] = ()
+
+    def in_memory(self, memory: str) -> list[Buffer]:
+        """The buffers of one memory, in the order of its allocation's offsets."""
+        return [buffer for buffer in self.buffers if buffer.memory == memory]
