@@ -1,0 +1,190 @@
+"""Vela results on disk, found by content; private, bounded, safe to share and to lose.
+
+An entry is one file: a header with version and digest, then zlib-compressed msgpack. It is
+written beside its place and renamed into it, so a reader sees all of it or nothing; what fails
+its checks when read is treated as absent and written anew. No failure of the cache is ever a
+failure of the run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from npusched.vela.result import VelaResult
+
+DEFAULT_LIMIT_BYTES = 512 << 20
+FORMAT = 1
+"""Number of the entry format; another one is treated as absent."""
+
+_MAGIC = b"npusched-vela\0"
+_HEADER = struct.Struct("<14sHQ32s32s")
+_SUFFIX = ".vela"
+_ENTRY_LIMIT_BYTES = 2 << 30
+_DECODER = msgspec.msgpack.Decoder(VelaResult)
+
+
+def cache_key(*parts: str) -> str:
+    """Return the key of a request: a digest of its parts, each with its length."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(struct.pack("<Q", len(data)))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def default_folder() -> Path:
+    """Return $NPUSCHED_CACHE_DIR, else $XDG_CACHE_HOME/npusched, else ~/.cache/npusched."""
+    named = os.environ.get("NPUSCHED_CACHE_DIR")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base and os.path.isabs(base):
+        return Path(base) / "npusched"
+    return Path(os.path.expanduser("~")) / ".cache" / "npusched"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """State of the cache: where, how many entries, their size, and the bound on it."""
+
+    folder: Path
+    entries: int
+    size_bytes: int
+    limit_bytes: int
+
+
+class VelaCache:
+    """The cache in ``folder``; total size at most about ``limit_bytes``, oldest use goes first."""
+
+    def __init__(self, folder: Path | None = None, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+        self.folder = (default_folder() if folder is None else folder) / "vela"
+        self.limit_bytes = limit_bytes
+
+    def get(self, key: str) -> VelaResult | None:
+        """Return the stored result, or None if there is none that passes its checks."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        result = _decode(key, data)
+        if result is not None:
+            with suppress(OSError):
+                os.utime(path)
+        return result
+
+    def put(self, key: str, result: VelaResult) -> bool:
+        """Store a result; return False if it cannot be stored (full or read-only disk, ...)."""
+        data = _encode(key, result)
+        if len(data) > self.limit_bytes:
+            return False
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_atomically(self._path(key), data)
+        except OSError:
+            return False
+        self._evict()
+        return True
+
+    def clear(self) -> int:
+        """Delete all entries; return how many."""
+        removed = 0
+        for path in self._files():
+            with suppress(OSError):
+                path.unlink()
+                removed += path.suffix == _SUFFIX
+        return removed
+
+    def info(self) -> CacheInfo:
+        """Return what is stored."""
+        sizes = [size for _, size, _ in self._entries()]
+        return CacheInfo(self.folder, len(sizes), sum(sizes), self.limit_bytes)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}{_SUFFIX}"
+
+    def _files(self) -> list[Path]:
+        """Our own files only: entries and left-over temporary files."""
+        try:
+            names = os.listdir(self.folder)
+        except OSError:
+            return []
+        return [self.folder / name for name in names if name.endswith((_SUFFIX, _SUFFIX + ".tmp"))]
+
+    def _entries(self) -> list[tuple[float, int, Path]]:
+        entries = []
+        for path in self._files():
+            with suppress(OSError):
+                status = path.stat()
+                entries.append((status.st_mtime, status.st_size, path))
+        return entries
+
+    def _evict(self) -> None:
+        """Delete the least recently used entries until the rest fits the bound."""
+        entries = sorted(self._entries())
+        excess = sum(size for _, size, _ in entries) - self.limit_bytes
+        for _, size, path in entries:
+            if excess <= 0:
+                return
+            with suppress(OSError):
+                path.unlink()
+            excess -= size
+
+
+def clear_cache(folder: Path | None = None) -> int:
+    """Delete all cached Vela results; return how many."""
+    return VelaCache(folder).clear()
+
+
+def cache_info(folder: Path | None = None) -> CacheInfo:
+    """Return place, number and size of the cached Vela results."""
+    return VelaCache(folder).info()
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    """Write beside ``path`` and rename. mkstemp gives mode 0600. Raises OSError."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=_SUFFIX + ".tmp")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _encode(key: str, result: VelaResult) -> bytes:
+    payload = msgspec.msgpack.encode(result)
+    body = zlib.compress(payload, 1)
+    digest = hashlib.sha256(body).digest()
+    header = _HEADER.pack(_MAGIC, FORMAT, len(payload), bytes.fromhex(key), digest)
+    return header + body
+
+
+def _decode(key: str, data: bytes) -> VelaResult | None:
+    """Check and decode an entry; None if anything is wrong with it."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, version, length, stored_key, digest = _HEADER.unpack_from(data)
+    body = memoryview(data)[_HEADER.size :]
+    if (magic, version, stored_key) != (_MAGIC, FORMAT, bytes.fromhex(key)):
+        return None
+    if length > _ENTRY_LIMIT_BYTES or hashlib.sha256(body).digest() != digest:
+        return None
+    unpacker = zlib.decompressobj()
+    try:
+        payload = unpacker.decompress(body, length + 1)
+        return _DECODER.decode(payload) if len(payload) == length else None
+    except (zlib.error, msgspec.MsgspecError):
+        return None
