@@ -1,0 +1,251 @@
+"""Exact search: the cheapest way to cut a sequence of ops into segments that fit a budget.
+
+SRAM is a maximum over segments, everything else adds up. So for a given op order, the best plan
+under a budget is a shortest path over (position, where the live tensors lie), whose edges are
+segments that fit (PLANNER §1). Nothing here knows about hardware: a ``Problem`` states sizes,
+and what a segment costs comes from its ``options``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+STATE_CAP = 2000
+"""States kept per position; beyond it the cheapest are kept and the result is not proven."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A tensor that may cross segments.
+
+    Produced by op ``first`` (-1: before all), read until op ``last`` (n: kept to the end).
+    ``homes``: memories it may lie in; its size counts against the budget in the budget memory.
+    """
+
+    size_bytes: int
+    first: int
+    last: int
+    homes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to run a segment: budget-memory bytes it needs for itself, its score, and how."""
+
+    sram_bytes: int
+    score: float
+    detail: object
+
+
+Homes = tuple[tuple[int, str], ...]
+"""(item, memory), sorted by item: the homes that a segment's cost depends on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """``ends(i)`` yields the last ops j of segments [i..j] worth considering.
+
+    ``touched(i, j)`` are the items whose home changes the segment's cost. ``options(i, j, homes)``
+    returns its options, by rising bytes and falling score (a Pareto front, never empty).
+    """
+
+    op_count: int
+    items: tuple[Item, ...]
+    budget_memory: str
+    ends: Callable[[int], Sequence[int]]
+    touched: Callable[[int, int], tuple[int, ...]]
+    options: Callable[[int, int, Homes], Sequence[Option]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One segment of a solution: ops [start..end], the homes it relies on, option, live bytes."""
+
+    start: int
+    end: int
+    homes: Homes
+    option: Option
+    sram_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A path: its score, its segments, the home of every item, and the largest live sum.
+
+    ``capped``: states were dropped, so the score is not proven to be the least.
+    """
+
+    score: float
+    steps: tuple[Step, ...]
+    homes: Mapping[int, str]
+    peak_bytes: int
+    capped: bool
+
+
+@dataclass(slots=True)
+class _Node:
+    score: float
+    previous: tuple[int, tuple[int, ...]] | None
+    step: Step | None
+    chosen: Homes
+
+
+class Search:
+    """Solves one problem for any number of budgets; what does not depend on the budget is kept."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._fixed_live = [0] * (problem.op_count + 1)
+        self._born: list[list[int]] = [[] for _ in range(problem.op_count)]
+        self._free_live: list[list[int]] = [[] for _ in range(problem.op_count + 1)]
+        for index, item in enumerate(problem.items):
+            if item.first >= 0:
+                self._born[item.first].append(index)
+            for position in range(item.first + 1, min(item.last, problem.op_count) + 1):
+                if len(item.homes) > 1:
+                    self._free_live[position].append(index)
+                elif item.homes[0] == problem.budget_memory:
+                    self._fixed_live[position] += item.size_bytes
+        self._edges: dict[tuple[int, int, Homes], Sequence[Option]] = {}
+
+    def solve(self, budget_bytes: int | None) -> Solution | None:
+        """Return the plan of least score whose live sum never exceeds the budget, or None."""
+        limit = float("inf") if budget_bytes is None else budget_bytes
+        return self._run(limit, bottleneck=False)
+
+    def smallest(self) -> Solution:
+        """Return the plan whose largest live sum is the smallest of all plans."""
+        solution = self._run(float("inf"), bottleneck=True)
+        assert solution is not None
+        return solution
+
+    def _run(self, limit: float, *, bottleneck: bool) -> Solution | None:
+        n = self.problem.op_count
+        layers: list[dict[tuple[int, ...], _Node]] = [{} for _ in range(n + 1)]
+        for chosen in self._choices(-1, -1):
+            layers[0][self._in_sram(chosen, 0)] = _Node(0.0, None, None, chosen)
+        capped = False
+        for i in range(n):
+            if len(layers[i]) > STATE_CAP:
+                capped = True
+                kept = sorted(layers[i].items(), key=lambda pair: pair[1].score)[:STATE_CAP]
+                layers[i] = dict(kept)
+            for state, node in layers[i].items():
+                for target, arrived, fresh in self._moves(i, state, node, limit, bottleneck):
+                    known = layers[target].get(arrived)
+                    if known is None or fresh.score < known.score:
+                        layers[target][arrived] = fresh
+        if not layers[n]:
+            return None
+        last = min(layers[n], key=lambda state: layers[n][state].score)
+        return self._trace(layers, last, capped)
+
+    def _moves(
+        self, i: int, state: tuple[int, ...], node: _Node, limit: float, bottleneck: bool
+    ) -> Iterator[tuple[int, tuple[int, ...], _Node]]:
+        """Every segment that starts at i in this state and fits: where it leads, and its node."""
+        items, budget = self.problem.items, self.problem.budget_memory
+        through = self._fixed_live[i] + sum(items[t].size_bytes for t in state)
+        if through > limit and not bottleneck:
+            return
+        alive = set(state)
+        for j in self.problem.ends(i):
+            touched = self.problem.touched(i, j)
+            for chosen in self._choices(i, j):
+                born = dict(chosen)
+                outliving = sum(
+                    items[t].size_bytes
+                    for op in range(i, j + 1)
+                    for t in self._born[op]
+                    if items[t].last > j and self._home(t, born, alive) == budget
+                )
+                homes = tuple((t, self._home(t, born, alive)) for t in touched)
+                options = self._options(i, j, homes)
+                room = limit - through - outliving
+                if bottleneck:
+                    option = options[0]
+                    score = max(node.score, through + outliving + option.sram_bytes)
+                else:
+                    at = bisect_right(options, room, key=lambda o: o.sram_bytes)
+                    if at == 0:
+                        continue
+                    option = options[at - 1]
+                    score = node.score + option.score
+                step = Step(i, j, homes, option, through + outliving + option.sram_bytes)
+                arrived = self._in_sram((*chosen, *((t, budget) for t in state)), j + 1)
+                yield j + 1, arrived, _Node(score, (i, state), step, chosen)
+
+    def _home(self, t: int, born: Mapping[int, str], alive: set[int]) -> str:
+        homes = self.problem.items[t].homes
+        if len(homes) == 1:
+            return homes[0]
+        if t in born:
+            return born[t]
+        budget = self.problem.budget_memory
+        return budget if t in alive else next(home for home in homes if home != budget)
+
+    def _choices(self, i: int, j: int) -> list[Homes]:
+        """Homes for the items that segment [i..j] makes and leaves behind (i = -1: inputs)."""
+        free = [
+            t
+            for t in (
+                (t for op in range(i, j + 1) for t in self._born[op])
+                if i >= 0
+                else (t for t, item in enumerate(self.problem.items) if item.first < 0)
+            )
+            if len(self.problem.items[t].homes) > 1 and self.problem.items[t].last > j
+        ]
+        lists = [[(t, home) for home in self.problem.items[t].homes] for t in free]
+        return [tuple(combination) for combination in product(*lists)]
+
+    def _in_sram(self, homes: Sequence[tuple[int, str]], position: int) -> tuple[int, ...]:
+        """State at ``position``: the items with a choice that lie in SRAM and are still needed."""
+        budget = self.problem.budget_memory
+        items = self.problem.items
+        return tuple(
+            sorted({t for t, home in homes if home == budget and items[t].last >= position})
+        )
+
+    def _options(self, i: int, j: int, homes: Homes) -> Sequence[Option]:
+        key = (i, j, homes)
+        known = self._edges.get(key)
+        if known is None:
+            known = self._edges[key] = self.problem.options(i, j, homes)
+        return known
+
+    def _trace(
+        self, layers: list[dict[tuple[int, ...], _Node]], last: tuple[int, ...], capped: bool
+    ) -> Solution:
+        homes: dict[int, str] = {
+            t: item.homes[0] for t, item in enumerate(self.problem.items) if len(item.homes) == 1
+        }
+        steps: list[Step] = []
+        position, state = self.problem.op_count, last
+        score = layers[position][state].score
+        while True:
+            node = layers[position][state]
+            homes.update(node.chosen)
+            if node.step is None or node.previous is None:
+                break
+            steps.append(node.step)
+            position, state = node.previous
+        steps.reverse()
+        return Solution(
+            score=score,
+            steps=tuple(steps),
+            homes=homes,
+            peak_bytes=max((s.sram_bytes for s in steps), default=0),
+            capped=capped,
+        )
+
+
+def pareto(options: Sequence[Option]) -> list[Option]:
+    """The options that no other beats in both bytes and score, by rising bytes."""
+    front: list[Option] = []
+    for option in sorted(options, key=lambda o: (o.sram_bytes, o.score)):
+        if not front or option.score < front[-1].score:
+            front.append(option)
+    return front
