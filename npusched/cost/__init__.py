@@ -1,0 +1,1 @@
+"""Pure cost functions: block configs, NPU cycles, bytes, weights, energy, CPU cycles."""

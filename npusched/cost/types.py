@@ -7,7 +7,7 @@ weight sizes are passed as numbers). ``CostOp`` is that description; it is made 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from npusched.graph.types import Kernel, KernelKind, Reverse, Shape4, Upscale
@@ -80,8 +80,7 @@ class CostOp:
     ``ofm`` is the primary's own result (its own width, before followers); what is written is the
     last follower's. ``ofm.shape`` may be a stripe: then ``ifm`` holds the rows it needs.
     ``scaled``: see ``ScheduledOp.accumulator_scaled``. ``sparse``: 2:4 weights, ``fast_weights``:
-    the Fast weight format (U85). ``transpose``: (h, w, c) axes of the OFM, each naming the axis
-    (0 = h, 1 = w, 2 = c) that it is taken from; ``ofm.shape`` is the transposed shape.
+    the Fast weight format (U85).
     ``lut_bytes``: size of a look-up table used anywhere in the kernel, 0 if none.
     ``transpose[i]`` is the axis (0 h, 1 w, 2 c) of the unpermuted result that axis i of the stored
     one shows, as in TFLite's perm; ``ofm.shape`` of a transposing op is the stored shape.
@@ -94,7 +93,7 @@ class CostOp:
     ifm: CostFm
     ofm: CostFm
     ifm2: CostFm | None = None
-    kernel: Kernel = Kernel()
+    kernel: Kernel = field(default_factory=Kernel)
     upscale: Upscale = Upscale.NONE
     scaled: bool = True
     has_scales: bool = False

@@ -1,0 +1,341 @@
+"""Block configuration search of Ethos-U55 and U65 (VELA_SPEC §2, VELA_SPEC_2 §3 and §8).
+
+The NPU works through the OFM in blocks that must fit, double buffered with the IFM blocks that
+feed them, into SHRAM. The search minimises bytes fetched per output element. It visits every
+(depth, height, width) in order and keeps a strictly cheaper block, or an equally cheap small one
+that covers more of the IFM. Costs are float32 and are evaluated here in the order of Vela 5.2.0
+(``ArchEthosU55::FindBlockConfig``), because ties between blocks depend on the rounding; all
+candidates are evaluated at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from npusched.cost.arith import ceil_div, round_up
+from npusched.cost.kinds import Unit, unit_of
+from npusched.cost.types import BlockConfig, CostOp, Traversal
+from npusched.errors import TargetError
+from npusched.graph.types import Kernel, KernelKind, Shape4, Upscale
+from npusched.hardware.target import AcceleratorU55, Block
+
+SUBKERNEL = 8
+"""Largest height and width of the window that is processed at once (VELA_SPEC §1.1)."""
+
+BANK_BYTES = 1024
+"""Size of a SHRAM bank (VELA_SPEC §1.1)."""
+
+DEPTH_SPLIT = 16
+"""Granule in channels of OFM blocks below the full depth (VELA_SPEC §1.1)."""
+
+_IntArray = npt.NDArray[np.int64]
+_FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """What the search depends on: shapes (n, h, w, c), kernel, element widths."""
+
+    unit: Unit
+    ifm: Shape4
+    ifm2: Shape4 | None
+    ofm: Shape4
+    ifm_bits: int
+    kernel: Kernel
+    upscale: Upscale = Upscale.NONE
+    scaled: bool = True
+    lut_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """All candidates, in search order: OFM block axes, IFM block axes, fitted OFM height."""
+
+    h: _IntArray
+    w: _IntArray
+    c: _IntArray
+    ifm_h: _IntArray
+    ifm_w: _IntArray
+    ifm_c: _IntArray
+    fit_h: _IntArray
+
+
+def find_block(accelerator: AcceleratorU55, op: CostOp) -> BlockConfig:
+    """Return the block that Vela 5.2 chooses for ``op`` (its OFM may be a stripe).
+
+    Raises TargetError if no block fits into SHRAM (never seen for kernels that are legal).
+    """
+    query = _query(accelerator, op)
+    if op.kind is KernelKind.MATMUL:
+        query = _matmul_sum_query(accelerator, query)
+    return _search(accelerator, query)
+
+
+def find_matmul_multiply_block(accelerator: AcceleratorU55, op: CostOp) -> BlockConfig:
+    """Return the block of the hidden multiplication inside a MatMul (VELA_SPEC_2 §3)."""
+    query = _query(accelerator, op)
+    first = _matmul_fit(accelerator, query.ifm)
+    second = (1, query.ofm[1], 1, (query.ifm2 or query.ifm)[3])
+    multiply = replace(
+        query, unit=Unit.ELEMENTWISE, ifm=first, ifm2=second, ofm=first, kernel=Kernel()
+    )
+    return _search(accelerator, multiply)
+
+
+def unpermuted(shape: Shape4, transpose: tuple[int, int, int] | None) -> Shape4:
+    """Return the shape before a fused transpose: axis ``transpose[i]`` gets stored axis i."""
+    if transpose is None:
+        return shape
+    n, *stored = shape
+    original = [1, 1, 1]
+    for axis, source in enumerate(transpose):
+        original[source] = stored[axis]
+    return (n, original[0], original[1], original[2])
+
+
+def uses_wide_accumulator(accelerator: AcceleratorU55, op: CostOp) -> bool:
+    """True if the kernel accumulates in 40 bits (VELA_SPEC §1.1, VELA_SPEC_2 §3)."""
+    unit = unit_of(accelerator, op.kind)
+    if unit is Unit.MATMUL:
+        return False
+    return op.ifm.bits == 16 and unit is not Unit.POOL and op.scaled
+
+
+def _query(accelerator: AcceleratorU55, op: CostOp) -> _Query:
+    """Translate the op; 32- and 64-bit copies are searched as 16-bit ones of more channels."""
+    ifm, ifm2, ofm, bits = op.ifm, op.ifm2, op.written.shape, op.ifm.bits
+    ofm = unpermuted(ofm, op.transpose)
+    ifm_shape = ifm.shape
+    if op.kind is KernelKind.MEMORY_COPY and bits > 16:
+        times = 2 if bits == 32 else 4
+        ifm_shape, ofm, bits = _deepened(ifm.shape, times), _deepened(ofm, times), 16
+    return _Query(
+        unit=unit_of(accelerator, op.kind),
+        ifm=ifm_shape,
+        ifm2=ifm2.shape if ifm2 is not None else None,
+        ofm=ofm,
+        ifm_bits=bits,
+        kernel=op.kernel,
+        upscale=op.upscale,
+        scaled=op.scaled,
+        lut_bytes=2048 if op.lut_bytes else 0,
+    )
+
+
+def _deepened(shape: Shape4, times: int) -> Shape4:
+    n, h, w, c = shape
+    return (n, h, w, c * times)
+
+
+def _matmul_fit(accelerator: AcceleratorU55, shape: Shape4) -> Shape4:
+    """Split the longer axis so that consecutive blocks do not wait for each other."""
+    n, h, w, c = shape
+    limit = accelerator.max_ofm_block
+    size, bound = (h, limit.h) if h > limit.h else (w, limit.w)
+    if size <= bound:
+        divider = 3 if size >= 12 else 2 if size >= 8 else 1
+        size = ceil_div(size, divider)
+    return (n, size, w, c) if h > limit.h else (n, h, size, c)
+
+
+def _matmul_sum_query(accelerator: AcceleratorU55, query: _Query) -> _Query:
+    """The reduction of a MatMul: 32-bit IFM, one output column."""
+    h = query.ofm[1]
+    return replace(
+        query,
+        unit=Unit.REDUCE_SUM,
+        ifm=_matmul_fit(accelerator, query.ifm),
+        ifm2=(1, h, 1, (query.ifm2 or query.ifm)[3]),
+        ofm=_matmul_fit(accelerator, (1, h, query.ifm[2], 1)),
+        ifm_bits=32,
+        kernel=Kernel(),
+    )
+
+
+def _search(accelerator: AcceleratorU55, query: _Query) -> BlockConfig:
+    """Evaluate all candidates and apply the tie rules."""
+    larger = _larger_ifm(query)
+    part_kernel = query.unit is Unit.CONV and _prefers_part_kernel(
+        larger[3], query.ifm_bits, query.kernel
+    )
+    grid = _candidates(accelerator, query, larger[3], part_kernel)
+    fits = _fits(accelerator, query, grid)
+    if not fits.any():
+        raise TargetError(
+            f"no block of {accelerator.name} fits a kernel",
+            f"{query.unit.value}, IFM {query.ifm}, OFM {query.ofm}, {query.ifm_bits} bits",
+            "report the model: this should not happen for kernels that the NPU supports",
+        )
+    cost = np.where(fits, _cost(query, grid, larger), np.float32(np.inf))
+    index = _choose(grid, cost, larger)
+    if query.unit is Unit.DEPTHWISE:
+        traversal = Traversal.DEPTHWISE
+    else:
+        traversal = Traversal.PART_KERNEL if part_kernel else Traversal.DEPTH_FIRST
+    return BlockConfig(
+        ofm_block=Block(int(grid.h[index]), int(grid.w[index]), int(grid.c[index])),
+        ifm_block=Block(int(grid.ifm_h[index]), int(grid.ifm_w[index]), int(grid.ifm_c[index])),
+        ofm_ublock=accelerator.ofm_ublock,
+        traversal=traversal,
+    )
+
+
+def _larger_ifm(query: _Query) -> Shape4:
+    """The input of more elements (the first on a tie)."""
+    if query.ifm2 is not None and _volume(query.ifm2) > _volume(query.ifm):
+        return query.ifm2
+    return query.ifm
+
+
+def _volume(shape: Shape4) -> int:
+    n, h, w, c = shape
+    return n * h * w * c
+
+
+def _prefers_part_kernel(channels: int, ifm_bits: int, kernel: Kernel) -> bool:
+    """True if walking part of the kernel uses the MACs at least as well as walking the depth."""
+    if channels <= 8:
+        return True
+    taps = kernel.h * kernel.w
+    depth_use = channels / round_up(channels, 32 if ifm_bits == 8 else 16)
+    part_use = channels / round_up(channels, 8) * (taps / round_up(taps, 4 if ifm_bits == 8 else 2))
+    return part_use >= depth_use
+
+
+def _equal_depth(unit: Unit) -> bool:
+    """True if IFM and OFM blocks have the same channels."""
+    return unit in (Unit.DEPTHWISE, Unit.POOL, Unit.ELEMENTWISE)
+
+
+def _depths(accelerator: AcceleratorU55, channels: int) -> list[int]:
+    """OFM block depths to try: multiples of 16 below the OFM's depth, micro-blocks from there."""
+    step = accelerator.ofm_ublock.c
+    end = round_up(min(channels, accelerator.max_ofm_block.c), step)
+    depth = max(step, min(end, DEPTH_SPLIT))
+    depths: list[int] = []
+    while True:
+        if depth < channels:
+            depth = round_up(depth, DEPTH_SPLIT)
+        if depth > end:
+            return depths
+        depths.append(depth)
+        depth += step
+
+
+def _candidates(
+    accelerator: AcceleratorU55, query: _Query, channels: int, part_kernel: bool
+) -> _Grid:
+    """List every block in search order (depth outermost, width innermost)."""
+    ublock, limit = accelerator.ofm_ublock, accelerator.max_ofm_block
+    _, ofm_h, ofm_w, ofm_c = query.ofm
+    heights = np.arange(ublock.h, round_up(min(ofm_h, limit.h), ublock.h) + 1, ublock.h)
+    widths = np.arange(ublock.w, round_up(min(ofm_w, limit.w), ublock.w) + 1, ublock.w)
+    depths = np.array(_depths(accelerator, ofm_c))
+    c, h, w = (axis.ravel() for axis in np.meshgrid(depths, heights, widths, indexing="ij"))
+    kernel = query.kernel
+    ifm_h = _input_size(h, kernel.stride_h, kernel.dilated_h, query.upscale, ublock.h)
+    ifm_w = _input_size(w, kernel.stride_w, kernel.dilated_w, query.upscale, ublock.w)
+    ifm_c = (
+        c
+        if _equal_depth(query.unit)
+        else np.full_like(c, _ifm_depth(accelerator, query, channels, part_kernel))
+    )
+    one_row = ofm_h == 1 and kernel.h == 1 and ublock.h == 2
+    return _Grid(h, w, c, ifm_h, ifm_w, ifm_c, np.minimum(h, ofm_h) if one_row else h)
+
+
+def _ifm_depth(accelerator: AcceleratorU55, query: _Query, channels: int, part_kernel: bool) -> int:
+    """Channels of the IFM block where it does not follow the OFM block."""
+    if query.ifm_bits == 16:
+        return round_up(min(channels, 16), 4)
+    return round_up(min(channels, 16 if part_kernel else 32), accelerator.ifm_ublock.c)
+
+
+def _input_size(
+    size: _IntArray, stride: int, window: int, upscale: Upscale, granule: int
+) -> _IntArray:
+    """IFM rows (or columns) that feed ``size`` OFM rows, rounded to the micro-block."""
+    rounding = 1 if upscale is Upscale.NEAREST else 0
+    factor = 1 if upscale is Upscale.NONE else 2
+    needed = (size - 1) * stride + min(window, SUBKERNEL) + rounding
+    needed = -(-needed // factor)
+    return -(-needed // granule) * granule
+
+
+def _fits(accelerator: AcceleratorU55, query: _Query, grid: _Grid) -> npt.NDArray[np.bool_]:
+    """True where two IFM blocks and two accumulator blocks (or both inputs) fit into SHRAM."""
+    granules = accelerator.bank_granules
+    elementwise = query.unit is Unit.ELEMENTWISE
+    ifm_granule = {
+        8: granules.ifm8_elementwise if elementwise else granules.ifm8,
+        16: granules.ifm16_elementwise if elementwise else granules.ifm16,
+        32: granules.ifm32,
+    }[query.ifm_bits]
+    lut_banks = max(ceil_div(query.lut_bytes, BANK_BYTES), accelerator.shram_reserved_end_banks)
+    free = accelerator.shram_banks - lut_banks - accelerator.shram_reserved_output_banks
+    ifm_bytes = grid.ifm_h * grid.ifm_w * (-(-grid.ifm_c * (query.ifm_bits // 8) // 8) * 8)
+    ifm_banks = _banks(ifm_bytes, ifm_granule)
+    if elementwise:
+        scalar = (1, 1, 1, 1) in (query.ifm, query.ifm2) and query.ifm_bits <= 16
+        return np.asarray(ifm_banks * (1 if scalar else 2) <= free)
+    wide = query.ifm_bits == 16 and query.unit is not Unit.POOL and query.scaled
+    acc_bits, acc_granule = (40, granules.acc40) if wide else (32, granules.acc32)
+    acc_bytes = grid.fit_h * grid.w * (-(-grid.c // 8) * 8) * acc_bits // 8
+    return np.asarray(ifm_banks + _banks(acc_bytes, acc_granule) <= free)
+
+
+def _banks(size_bytes: _IntArray, granule: int) -> _IntArray:
+    """Banks of a double buffer, rounded to the granule."""
+    return -(-(2 * -(-size_bytes // BANK_BYTES)) // granule) * granule
+
+
+def _cost(query: _Query, grid: _Grid, ifm: Shape4) -> _FloatArray:
+    """Fetches per output element in float32, in Vela's order of operations."""
+    n, ofm_h, ofm_w, ofm_c = query.ofm
+    elements = np.float32(n * ofm_h * ofm_w * ofm_c)
+    if query.unit is Unit.ELEMENTWISE:
+        cost = elements / (grid.h * grid.w * grid.c).astype(np.float32)
+    else:
+        cost = (_ifm_fetch(query, grid, ifm) + _weight_fetch(query, grid, ifm)) / elements
+    whole_ifm_resident = _volume(ifm) < 2 * grid.ifm_h * grid.ifm_w * grid.ifm_c
+    return np.where(whole_ifm_resident, cost / np.float32(2), cost).astype(np.float32)
+
+
+def _ifm_fetch(query: _Query, grid: _Grid, ifm: Shape4) -> _FloatArray:
+    _, ofm_h, ofm_w, ofm_c = query.ofm
+    kernel = query.kernel
+    repeats = ceil_div(kernel.dilated_w, SUBKERNEL) * ceil_div(kernel.dilated_h, SUBKERNEL)
+    fetch = (grid.ifm_h * grid.ifm_w * (ifm[3] * repeats)).astype(np.float32)
+    fetch = fetch * (np.float32(ofm_w) / grid.w.astype(np.float32))
+    fetch = fetch * (np.float32(ofm_h) / grid.fit_h.astype(np.float32))
+    if not _equal_depth(query.unit):
+        fetch = fetch * (-(-ofm_c // grid.c)).astype(np.float32)
+    return fetch
+
+
+def _weight_fetch(query: _Query, grid: _Grid, ifm: Shape4) -> _FloatArray:
+    if query.unit not in (Unit.CONV, Unit.DEPTHWISE):
+        return np.zeros(len(grid.h), dtype=np.float32)
+    _, ofm_h, ofm_w, ofm_c = query.ofm
+    areas = -(-ofm_h // grid.fit_h) * -(-ofm_w // grid.w)
+    fetch = (areas * (query.kernel.h * query.kernel.w * ifm[3])).astype(np.float32)
+    if query.unit is Unit.CONV:
+        depth = grid.c.astype(np.float32)
+        fetch = fetch * ((np.float32(ofm_c) / depth) * depth)
+    return fetch
+
+
+def _choose(grid: _Grid, cost: _FloatArray, ifm: Shape4) -> int:
+    """First cheapest block; on ties the last small one (≤ 4x4) with the widest IFM coverage."""
+    best = cost.min()
+    ties = np.flatnonzero(cost == best)
+    first = int(ties[0])
+    small = ties[1:][(grid.h[ties[1:]] <= 4) & (grid.w[ties[1:]] <= 4)]
+    if not len(small):
+        return first
+    covered = np.minimum(grid.ifm_h[small], ifm[1]) * np.minimum(grid.ifm_w[small], ifm[2])
+    coverage = np.float32(ifm[1] * ifm[2]) / np.maximum(covered, 1).astype(np.float32)
+    return int(small[np.flatnonzero(coverage == coverage.min())[-1]])

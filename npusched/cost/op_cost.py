@@ -1,0 +1,290 @@
+"""Cost of a whole kernel: NPU cycles with visible DMA, access cycles, bytes (VELA_SPEC §3.4, §3.5).
+
+``op_cost`` reproduces a row of Vela's report from explicit facts: where things lie, whether weights
+are staged and how, how many cycles the previous op lends to DMA (*slack*). ``slack_of`` says how
+many cycles an op lends to the next one. VELA_SPEC_2 §5 has the rules and their validation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from npusched.cost.arith import ceil_div
+from npusched.cost.blocks import find_block
+from npusched.cost.bursts import Channel, dma_cycles, lut_dma_cycles
+from npusched.cost.cycles import macs_of, npu_op_cycles
+from npusched.cost.transfers import (
+    Flow,
+    access_cycles,
+    as_transfers,
+    feature_map_flows,
+    weight_refetches,
+)
+from npusched.cost.types import (
+    Basis,
+    BlockConfig,
+    CostFm,
+    CostOp,
+    CostSub,
+    OpCost,
+    Purpose,
+    Transfer,
+    WeightBytes,
+)
+from npusched.graph.types import Shape4, Upscale
+from npusched.hardware.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """Facts about weights that DMA copies to the staging memory (Vela's weight buffering).
+
+    ``full_dma_bytes``: the un-sliced encoding with its scales. ``first_dma_bytes``: slice 0 without
+    scale padding (10 bytes per channel and its weights). ``pre_buffered_bytes``: slice 0 with
+    padding if it is copied under the previous op, else 0. ``self_slack_cycles``: cycles of the last
+    slice (``staged_slack_of``), which the DMA of this op's slices cannot use.
+    """
+
+    full_dma_bytes: int
+    first_dma_bytes: int
+    pre_buffered_bytes: int = 0
+    self_slack_cycles: int = 0
+
+
+def op_cost(
+    target: Target,
+    op: CostOp,
+    weights: WeightBytes | None = None,
+    *,
+    basis: Basis,
+    block: BlockConfig | None = None,
+    staging: Staging | None = None,
+    slack_cycles: int = 0,
+    weights_memory: str | None = None,
+    scales_memory: str | None = None,
+) -> OpCost:
+    """Cost of one run of ``op`` over its whole OFM.
+
+    ``weights`` are the encoded bytes (of all slices). ``weights_memory`` holds them (default: the
+    constants' memory), ``scales_memory`` the scales (default: the same). With ``staging`` they are
+    copied to the target's cache and read there; Vela then still books the scales' reads to
+    ``scales_memory``, which only ``Basis.VELA`` follows. ``slack_cycles`` hide DMA. Raises
+    TargetError if no block fits.
+    """
+    assert target.accelerator is not None
+    if block is None:
+        block = find_block(target.accelerator, op)
+    weights = weights or WeightBytes()
+    source = weights_memory or target.roles.const
+    scales = scales_memory or source
+    cycles = npu_op_cycles(
+        target,
+        op,
+        block,
+        basis=basis,
+        bias_memory=target.roles.cache if staging is not None else scales,
+    )
+    lut = lut_dma_cycles(
+        target, op.lut_bytes if op.lut_is_primary else 0, source=target.const, basis=basis
+    )
+    if staging is None:
+        npu = cycles + max(lut - slack_cycles, 0)
+    else:
+        npu = _staged_cycles(target, cycles, staging, slack_cycles, source, basis) + lut
+
+    maps = feature_map_flows(target, op, block)
+    refetches = weight_refetches(target, op, block)
+    reads = _weight_flows(target, op, weights, refetches, staging, source, scales, basis)
+    return OpCost(
+        block=block,
+        npu_cycles=npu,
+        memory_cycles=access_cycles(target, (*maps, *reads), basis),
+        transfers=(
+            *as_transfers(maps),
+            *_constant_transfers(target, op, weights, refetches, staging, source, scales),
+        ),
+        macs=macs_of(target.accelerator, op),
+    )
+
+
+def _staged_cycles(
+    target: Target, cycles: int, staging: Staging, slack: int, source: str, basis: Basis
+) -> int:
+    """NPU cycles with the DMA that the previous op and the op itself cannot hide."""
+    memory, cache = target.memory(source), target.cache
+    whole = dma_cycles(
+        target, staging.full_dma_bytes, source=memory, destination=cache, basis=basis
+    )
+    first = dma_cycles(
+        target, staging.first_dma_bytes, source=memory, destination=cache, basis=basis
+    )
+    return max(whole - slack + staging.self_slack_cycles, cycles + max(first - slack, 0))
+
+
+def _weight_flows(
+    target: Target,
+    op: CostOp,
+    weights: WeightBytes,
+    refetches: int,
+    staging: Staging | None,
+    source: str,
+    scales: str,
+    basis: Basis,
+) -> tuple[Flow, ...]:
+    """Streams of weights and scales that keep memories busy."""
+    weight_bytes, scale_bytes = refetches * weights.weights, refetches * weights.scales
+    if staging is None:
+        return (
+            _plain(source, Purpose.WEIGHTS, Channel.WEIGHTS, weight_bytes),
+            _plain(scales, Purpose.SCALES, Channel.SCALES, scale_bytes),
+        )
+    cache = target.roles.cache
+    copied = max(weights.weights - staging.pre_buffered_bytes, 0)
+    channel = Channel.FAST_WEIGHTS if op.fast_weights else Channel.WEIGHTS
+    return (
+        _plain(source, Purpose.WEIGHTS, Channel.MEM2MEM, copied),
+        _plain(cache, Purpose.WEIGHTS, Channel.WRITE, copied),
+        _plain(cache, Purpose.WEIGHTS, channel, weight_bytes),
+        _plain(
+            scales if basis is Basis.VELA else cache, Purpose.SCALES, Channel.SCALES, scale_bytes
+        ),
+    )
+
+
+def _plain(memory: str, purpose: Purpose, channel: Channel, size_bytes: int) -> Flow:
+    return Flow(memory, purpose, channel, size_bytes, size_bytes, size_bytes)
+
+
+def _constant_transfers(
+    target: Target,
+    op: CostOp,
+    weights: WeightBytes,
+    refetches: int,
+    staging: Staging | None,
+    source: str,
+    scales: str,
+) -> tuple[Transfer, ...]:
+    """Bytes of weights, scales and look-up tables, booked where they move."""
+    weight_bytes, scale_bytes = refetches * weights.weights, refetches * weights.scales
+    moves = []
+    if staging is not None:
+        total, cache = weights.total, target.roles.cache
+        moves.append(Transfer(source, Purpose.WEIGHTS, bytes_read=total, inflated_read=total))
+        copied = Transfer(
+            cache,
+            Purpose.WEIGHTS,
+            bytes_read=weight_bytes,
+            bytes_written=total,
+            inflated_read=weight_bytes,
+            inflated_written=total,
+        )
+        moves.append(copied)
+        source = scales = cache
+    else:
+        moves.append(
+            Transfer(source, Purpose.WEIGHTS, bytes_read=weight_bytes, inflated_read=weight_bytes)
+        )
+    moves.append(
+        Transfer(scales, Purpose.SCALES, bytes_read=scale_bytes, inflated_read=scale_bytes)
+    )
+    vela_lut = op.lut_bytes if op.lut_is_primary else 0
+    moves.append(
+        Transfer(target.roles.const, Purpose.LUT, bytes_read=op.lut_bytes, inflated_read=vela_lut)
+    )
+    return tuple(move for move in moves if move.bytes_read or move.bytes_written)
+
+
+def slack_of(target: Target, op: CostOp, *, basis: Basis, block: BlockConfig | None = None) -> int:
+    """Cycles that an op with unstaged weights lends to the next op's DMA.
+
+    Vela takes them from scheduling time: every feature map in the arena, biases in the constants'
+    memory, weights not sparse (VELA_SPEC_2 §5).
+    """
+    assert target.accelerator is not None
+    if block is None:
+        block = find_block(target.accelerator, op)
+    return npu_op_cycles(target, _as_scheduled(target, op), block, basis=basis)
+
+
+def staged_slack_of(
+    target: Target,
+    op: CostOp,
+    *,
+    depth: int,
+    basis: Basis,
+    block: BlockConfig | None = None,
+    rows: int | None = None,
+    slices: int = 1,
+    ifm_staged: bool = False,
+) -> int:
+    """Cycles of the last depth slice of an op with staged weights (its slack and self slack).
+
+    ``depth``: channels of that slice; ``rows``: OFM rows of the stripe (None = all); ``slices``:
+    how many there are (a single one is first and last). ``ifm_staged``: the op is in a cascade and
+    not its first. A fused transpose keeps the full depth before transposition (VELA_SPEC_2 §5).
+    """
+    assert target.accelerator is not None
+    if block is None:
+        block = find_block(target.accelerator, op)
+    _, ofm_h, ofm_w, _ = op.written.shape
+    stripe = (1, min(rows or ofm_h, ofm_h), ofm_w, depth)
+    scheduled = reshaped(
+        _as_scheduled(target, op, keep_sparse=True), ifm=_receptive_field(op, stripe), ofm=stripe
+    )
+    if ifm_staged:
+        scheduled = replace(scheduled, ifm=replace(scheduled.ifm, memory=target.roles.cache))
+    return npu_op_cycles(
+        target,
+        scheduled,
+        block,
+        basis=basis,
+        first=slices == 1,
+        last=True,
+        bias_memory=target.roles.cache,
+    )
+
+
+def reshaped(op: CostOp, *, ifm: Shape4, ofm: Shape4, ifm2: Shape4 | None = None) -> CostOp:
+    """Return ``op`` with other feature map shapes; followers' results get the OFM's."""
+    second = op.ifm2
+    if second is not None and ifm2 is not None:
+        second = replace(second, shape=ifm2)
+    return replace(
+        op,
+        ifm=replace(op.ifm, shape=ifm),
+        ifm2=second,
+        ofm=replace(op.ofm, shape=ofm),
+        subs=tuple(replace(sub, ofm=replace(sub.ofm, shape=ofm)) for sub in op.subs),
+    )
+
+
+def _receptive_field(op: CostOp, ofm: Shape4) -> Shape4:
+    """IFM area that an OFM area needs, at most the IFM (VELA_SPEC_2 §6)."""
+    _, ifm_h, ifm_w, ifm_c = op.ifm.shape
+    kernel = op.kernel
+    factor = 1 if op.upscale is Upscale.NONE else 2
+    rounding = 1 if op.upscale is Upscale.NEAREST else 0
+    rows = ceil_div((ofm[1] - 1) * kernel.stride_h + kernel.dilated_h + rounding, factor)
+    columns = ceil_div((ofm[2] - 1) * kernel.stride_w + kernel.dilated_w + rounding, factor)
+    return (1, min(rows, ifm_h), min(columns, ifm_w), ifm_c)
+
+
+def _as_scheduled(target: Target, op: CostOp, *, keep_sparse: bool = False) -> CostOp:
+    """The op as Vela's scheduler sees it: feature maps in the arena, unless staged explicitly."""
+    arena = target.roles.arena
+    return replace(
+        op,
+        ifm=_moved(op.ifm, arena),
+        ifm2=None if op.ifm2 is None else _moved(op.ifm2, arena),
+        ofm=_moved(op.ofm, arena),
+        sparse=op.sparse and keep_sparse,
+        subs=tuple(_moved_sub(sub, arena) for sub in op.subs),
+    )
+
+
+def _moved(fm: CostFm, memory: str) -> CostFm:
+    return replace(fm, memory=memory)
+
+
+def _moved_sub(sub: CostSub, memory: str) -> CostSub:
+    return replace(sub, ofm=_moved(sub.ofm, memory))
