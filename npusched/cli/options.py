@@ -1,0 +1,87 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import click
+
+from npusched.cli.parse import TargetArguments
+
+PLAN_FORMATS = ["text", "json"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def target_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the options that describe a target; the command gets them as ``target_arguments``."""
+
+    @click.option(
+        "--config",
+        "-c",
+        required=True,
+        metavar="NAME",
+        help="Target, see 'npusched configs' (or a .toml file).",
+    )
+    @click.option("--system-config", metavar="S", help="System config, of the target or vela.ini.")
+    @click.option("--memory-mode", metavar="M", help="Sram_Only, Shared_Sram, Dedicated_Sram, ...")
+    @click.option(
+        "--vela-config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Read system config and memory mode from this vela.ini.",
+    )
+    @click.option("--clock", metavar="HZ", help="NPU clock, e.g. 400MHz.")
+    @click.option(
+        "--derate",
+        multiple=True,
+        metavar="MEM=X",
+        help="Share of a memory's bandwidth that is left, e.g. sram=0.5 (repeat for more).",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        config: str,
+        system_config: str | None,
+        memory_mode: str | None,
+        vela_config: Path | None,
+        clock: str | None,
+        derate: tuple[str, ...],
+        **others: object,
+    ) -> R:
+        arguments = TargetArguments(
+            config=config,
+            system_config=system_config,
+            memory_mode=memory_mode,
+            vela_config=vela_config,
+            clock=clock,
+            derate=derate,
+        )
+        return command(target_arguments=arguments, **others)
+
+    return wrapped
+
+
+def output_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add ``-o FILE``."""
+    return click.option(
+        "--output",
+        "-o",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write the result here instead of to stdout.",
+    )(command)
+
+
+def common_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add ``--debug``, which ``run`` looks for: errors come with a traceback."""
+
+    @click.option("--debug", is_flag=True, help="Show a traceback with errors.")
+    @functools.wraps(command)
+    def wrapped(debug: bool, **others: object) -> R:  # noqa: ARG001 - read from the arguments
+        return command(**others)
+
+    return wrapped

@@ -1,0 +1,78 @@
+"""Texts from the command line to values, with errors that say what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npusched.errors import ModelError, NpuschedError
+
+if TYPE_CHECKING:
+    from npusched.hardware import Target
+    from npusched.ir import Shape
+
+DEMO_PREFIX = "demo:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetArguments:
+    """What the user said about the target."""
+
+    config: str
+    system_config: str | None = None
+    memory_mode: str | None = None
+    vela_config: Path | None = None
+    clock: str | None = None
+    derate: tuple[str, ...] = ()
+
+    def load(self) -> Target:
+        """Resolve the target. Raises TargetError."""
+        from npusched.hardware import load_target, parse_derate, parse_frequency
+
+        return load_target(
+            self.config,
+            system_config=self.system_config,
+            memory_mode=self.memory_mode,
+            vela_config=self.vela_config,
+            clock_hz=None if self.clock is None else parse_frequency(self.clock),
+            derate=dict(parse_derate(text) for text in self.derate),
+        )
+
+
+def read_bytes(model: str) -> bytes:
+    """Content of a model file, or of a built-in demo (``demo:NAME``). Raises ModelError."""
+    if model.startswith(DEMO_PREFIX):
+        from npusched.demos import demo
+
+        content: bytes = demo(model.removeprefix(DEMO_PREFIX))
+        return content
+    try:
+        return Path(model).read_bytes()
+    except IsADirectoryError:
+        raise ModelError(f"{model} is a folder", "", "name one .tflite file") from None
+    except FileNotFoundError:
+        raise ModelError(
+            f"no such file: {model}", "", "give a .tflite file, or demo:mobilenet to try one"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {model}", str(error), "check the file") from None
+
+
+def parse_shapes(texts: tuple[str, ...]) -> dict[str, Shape]:
+    """``NAME=1,96,96,3`` texts to shapes. Raises NpuschedError for anything else."""
+    shapes: dict[str, Shape] = {}
+    for text in texts:
+        name, separator, sizes = text.rpartition("=")
+        try:
+            shape = tuple(int(size) for size in sizes.split(","))
+        except ValueError:
+            shape = ()
+        if not separator or not name or not shape or min(shape) < 1:
+            raise NpuschedError(
+                f"cannot read input shape '{text}'",
+                "it is not NAME=N,N,... with sizes of at least 1",
+                "e.g. --input-shape serving_default_x=1,96,96,3",
+            )
+        shapes[name] = shape
+    return shapes
