@@ -57,7 +57,7 @@ def find_batch_norms(subgraph: Subgraph) -> list[BatchNorm]:
         if op.kind not in (OpKind.MUL, OpKind.DIV):
             continue
         pair = _constant_operand(subgraph, op)
-        if pair is None or _activation(op) is not ActivationKind.NONE and op.kind is OpKind.DIV:
+        if pair is None:
             continue
         data, constant = pair
         add = _following_add(subgraph, op, readers)
