@@ -6,12 +6,9 @@ The two texts that the C++ core takes are assembled here, as the ``vela`` comman
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
 import msgspec
-
-from npusched.errors import TargetError
 
 
 class Optimise(StrEnum):
@@ -85,59 +82,36 @@ class VelaOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class VelaConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The hardware as Vela is told: accelerator name, text of a vela.ini, names of its sections."""
+    """The hardware as Vela's C++ core is told.
 
-    accelerator: str
+    ``architecture`` is the core's name (EthosU55, EthosU65, EthosU85), ``macs`` those of one core
+    (VELA_SPEC §6), ``ini`` the text of a vela.ini, the others names of sections in it.
+    """
+
+    architecture: str
+    macs: int
+    cores: int
     ini: str
     system_config: str
     memory_mode: str
 
 
-_ACCELERATOR = re.compile(r"^ethos-(u55|u65|u85)-(\d+)$")
-_MACS = {"u55": (32, 64, 128, 256), "u65": (256, 512), "u85": (128, 256, 512, 1024, 2048)}
-
-
-def _family_and_macs(accelerator: str) -> tuple[str, int]:
-    found = _ACCELERATOR.match(accelerator)
-    if found is None or int(found[2]) not in _MACS[found[1]]:
-        known = ", ".join(f"ethos-{f}-{m}" for f, sizes in _MACS.items() for m in sizes)
-        raise TargetError(
-            f"Vela has no accelerator {accelerator!r}",
-            f"it knows {known}",
-            "choose one of these",
-            accelerator=accelerator,
-        )
-    return found[1], int(found[2])
-
-
-def architecture(accelerator: str) -> str:
-    """Return the C++ core's name of the accelerator's architecture, e.g. EthosU55.
-
-    Raises TargetError for an unknown accelerator.
-    """
-    return f"Ethos{_family_and_macs(accelerator)[0].upper()}"
-
-
-def address_space_bytes(accelerator: str) -> int:
+def address_space_bytes(architecture: str) -> int:
     """Return the default arena limit: the whole address space (Vela 5.2.0, architecture_features).
 
-    4 GiB for U55, 1 TiB for U65 and U85. Raises TargetError for an unknown accelerator.
+    4 GiB for U55, 1 TiB for U65 and U85.
     """
-    return 1 << (32 if _family_and_macs(accelerator)[0] == "u55" else 40)
+    return 1 << (32 if architecture == "EthosU55" else 40)
 
 
 def system_text(config: VelaConfig) -> str:
-    """Return the system configuration text for the C++ core.
-
-    The 512-MAC U65 is two cores of 256 MACs; all others are one core (VELA_SPEC §1, §6).
-    Raises TargetError for an unknown accelerator.
-    """
-    family, macs = _family_and_macs(config.accelerator)
-    cores = 2 if (family, macs) == ("u65", 512) else 1
+    """Return the system configuration text for the C++ core, without comments and blank lines."""
+    lines = (line.strip() for line in config.ini.splitlines())
+    ini = "\n".join(line for line in lines if line and line[0] not in ";#")
     return (
-        f"[architecture]\nmacs={macs // cores}\ncores={cores}\n"
+        f"[architecture]\nmacs={config.macs}\ncores={config.cores}\n"
         f"[vela]\nsystem_config_name={config.system_config}\n"
-        f"memory_mode_name={config.memory_mode}\n{config.ini}"
+        f"memory_mode_name={config.memory_mode}\n{ini}\n"
     )
 
 

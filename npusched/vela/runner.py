@@ -19,7 +19,6 @@ from npusched.vela.options import (
     VelaConfig,
     VelaOptions,
     address_space_bytes,
-    architecture,
     compiler_text,
     system_text,
 )
@@ -51,21 +50,26 @@ def config_of(target: Target) -> VelaConfig:
     """Describe ``target`` to Vela. Raises TargetError for a host-only target."""
     from npusched.hardware import vela_accelerator, vela_ini
 
+    architecture, macs, cores = vela_accelerator(target)
     return VelaConfig(
-        accelerator=vela_accelerator(target),
+        architecture=architecture,
+        macs=macs,
+        cores=cores,
         ini=vela_ini(target),
         system_config=target.system_config,
-        memory_mode=target.memory_mode.value,
+        memory_mode=target.memory_mode_name,
     )
 
 
 def default_arena_limit_bytes(target: Target) -> int | None:
-    """Return the staging memory's capacity in Dedicated_Sram, else None (no limit).
+    """Return the arena limit that ``vela`` would use for this target; None = no limit.
 
-    In the other modes Vela's limit is only a soft aim (VELA_SPEC §4), so none is set unasked.
+    That is ``arena_cache_size`` of the memory mode. Where a Dedicated_Sram mode states none, it
+    is the staging memory's capacity, because there the limit is hard; in the other modes it is
+    only a soft aim (VELA_SPEC §4), so none is set unasked.
     """
-    if target.memory_mode is not MemoryMode.DEDICATED_SRAM:
-        return None
+    if target.arena_cache_bytes is not None or target.memory_mode is not MemoryMode.DEDICATED_SRAM:
+        return target.arena_cache_bytes
     return target.cache.capacity_bytes
 
 
@@ -107,11 +111,11 @@ def compile_config(
     """Compile for a configuration given as the text of a vela.ini; else like ``compile_model``."""
     options = (options or VelaOptions()).canonical()
     limit = options.arena_cache_size_bytes
-    arena_limit = address_space_bytes(config.accelerator) if limit is None else limit
+    arena_limit = address_space_bytes(config.architecture) if limit is None else limit
     version = vela_version()
     sha256 = hashlib.sha256(content).hexdigest()
     request = Request(
-        architecture=architecture(config.accelerator),
+        architecture=config.architecture,
         system=system_text(config),
         options=compiler_text(options, arena_limit),
         model=content,

@@ -36,7 +36,9 @@ class DebugTable:
         """
         if name not in self._raw:
             return (0,) * len(self)
-        return tuple(int(cell, 0) if cell else 0 for cell in self.column(name))
+        cells = self.column(name)
+        known = {cell: int(cell, 0) if cell else 0 for cell in set(cells)}
+        return tuple([known[cell] for cell in cells])
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a column, all "" if the table has none such."""
