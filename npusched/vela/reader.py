@@ -9,7 +9,7 @@ from npusched.cost.types import Traversal
 from npusched.graph.types import Kernel, Layout, Reverse, Shape4, SourceRef
 from npusched.hardware.target import Block
 from npusched.ir import DataType
-from npusched.vela.rows import (
+from npusched.vela.records import (
     VelaBlock,
     VelaEstimates,
     VelaFm,
