@@ -7,6 +7,7 @@ from typing import Final
 from npusched.errors import ModelError
 from npusched.ir import Model, Op, Subgraph
 from npusched.ir.options import CallOptions
+from npusched.tflite.shapes import check_shapes
 
 _DAMAGED: Final = "the file is damaged or its converter is faulty: convert the model again"
 
@@ -15,6 +16,7 @@ def check_model(model: Model) -> None:
     """Raise ModelError unless every subgraph can be executed in file order."""
     for graph in model.subgraphs:
         _check_order(graph)
+        check_shapes(graph, f" of subgraph {graph.index}" if graph.index else "")
     _check_calls(model)
 
 

@@ -81,7 +81,7 @@ class Constants:
         if dtype is DataType.BFLOAT16:
             self._take(4 * len(raw), where)
             halves = np.frombuffer(raw[: len(raw) // 2 * 2], "<u2")
-            return (halves.astype("<u4") << 16).view("<f4")
+            return (halves.astype(np.uint32) << 16).view(np.float32)
         if dtype is DataType.BOOL:
             return np.frombuffer(raw, np.uint8) != 0
         usable = len(raw) // kind.itemsize * kind.itemsize
