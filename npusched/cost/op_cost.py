@@ -194,16 +194,31 @@ def _constant_transfers(
     return tuple(move for move in moves if move.bytes_read or move.bytes_written)
 
 
-def slack_of(target: Target, op: CostOp, *, basis: Basis, block: BlockConfig | None = None) -> int:
+def slack_of(
+    target: Target,
+    op: CostOp,
+    *,
+    basis: Basis,
+    block: BlockConfig | None = None,
+    ifm_staged: bool = False,
+    ofm_staged: bool = False,
+) -> int:
     """Cycles that an op with unstaged weights lends to the next op's DMA.
 
     Vela takes them from scheduling time: every feature map in the arena, biases in the constants'
-    memory, weights not sparse (VELA_SPEC_2 §5).
+    memory, weights not sparse. Only copies that Vela inserts to stage a graph input write the
+    staging memory already then (``ofm_staged``), and their readers read it (``ifm_staged``)
+    (VELA_SPEC_2 §5).
     """
     assert target.accelerator is not None
     if block is None:
         block = find_block(target.accelerator, op)
-    return npu_op_cycles(target, _as_scheduled(target, op), block, basis=basis)
+    scheduled = _as_scheduled(target, op)
+    if ifm_staged:
+        scheduled = replace(scheduled, ifm=_moved(scheduled.ifm, target.roles.cache))
+    if ofm_staged:
+        scheduled = replace(scheduled, ofm=_moved(scheduled.ofm, target.roles.cache))
+    return npu_op_cycles(target, scheduled, block, basis=basis)
 
 
 def staged_slack_of(
@@ -232,7 +247,7 @@ def staged_slack_of(
         _as_scheduled(target, op, keep_sparse=True), ifm=_receptive_field(op, stripe), ofm=stripe
     )
     if ifm_staged:
-        scheduled = replace(scheduled, ifm=replace(scheduled.ifm, memory=target.roles.cache))
+        scheduled = replace(scheduled, ifm=_moved(scheduled.ifm, target.roles.cache))
     return npu_op_cycles(
         target,
         scheduled,

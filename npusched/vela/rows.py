@@ -2,44 +2,43 @@
 
 A row says everything that Vela's estimate depends on (VELA_SPEC_2 §1): shapes, types, layouts,
 memories, blocks, encoded weight sizes; and the estimate itself. ``read_rows`` joins the tables
-``perf``, ``perf_debug``, ``perf_debug_main``, ``group``, ``optimised``, ``source`` and
-``perf_debug_conn``. What the database leaves out is inferred, as VELA_SPEC_2 §3 and §8.1 say:
-upscaling, the scaled flag, a conv's own result before a fused op.
+perf, perf_debug, perf_debug_main, group, source and perf_debug_conn. What the database leaves out
+is inferred, as VELA_SPEC_2 §3 and §8.1 say: upscaling, the scaled flag, a kernel's own result in
+front of a fused op.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from npusched.cost.blocks import find_block
 from npusched.cost.kinds import ACTIVATIONS
 from npusched.cost.op_cost import Staging, op_cost, slack_of, staged_slack_of
 from npusched.cost.transfers import weight_refetches
-from npusched.cost.types import (
-    Basis,
-    BlockConfig,
-    CostFm,
-    CostOp,
-    CostSub,
-    OpCost,
-    Traversal,
-    WeightBytes,
+from npusched.cost.types import Basis, BlockConfig, CostFm, CostOp, CostSub, OpCost, WeightBytes
+from npusched.graph.types import Kernel, KernelKind, Upscale
+from npusched.hardware.target import AcceleratorU55, Block, Target
+from npusched.vela.row_fields import (
+    Row,
+    bits_of,
+    block_of,
+    kernel_of,
+    kind_of,
+    map_of,
+    reverse_of,
+    transpose_of,
 )
-from npusched.errors import VelaError
-from npusched.graph.types import Kernel, KernelKind, Reverse, Shape4, Upscale
-from npusched.hardware.target import Block, Target
 from npusched.vela.tables import DebugDatabase, DebugTable
-
-_Row = Mapping[str, str]
 
 LUT_BLOCK_BYTES = 2048
 """SHRAM that Vela reserves for any kernel with a table (VELA_SPEC_2 §8)."""
 
+_SCALE_BYTES = 10
 _INPUT_COPY = "input_buffer_"
 """Name prefix of copies that Vela inserts to stage a graph input (VELA_SPEC_2 §5)."""
+
+_FUSED = ACTIVATIONS | {KernelKind.TRANSPOSE, KernelKind.REVERSE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +52,12 @@ class VelaRow:
     """
 
     id: int
-    source_op: int
     name: str
     op: CostOp
     stripe_op: CostOp
     block: BlockConfig | None
     weights: WeightBytes
     depth_slices: tuple[int, ...]
-    stripe_rows: int
     pre_buffered: bool
     full_dma_cycles: int | None
     cascade: int
@@ -89,14 +86,12 @@ class VelaRow:
 
 
 def read_rows(database: DebugDatabase, target: Target) -> tuple[VelaRow, ...]:
-    """Return every kernel that ran on the NPU, and CPU rows as kind CPU, in execution order.
+    """Return every scheduled op (CPU ones have kind CPU and no block), in execution order.
 
-    Raises VelaError if a row names an operator or type that we do not know.
+    Raises VelaError if a row names an operator that we do not know.
     """
     tables = _Joined(database)
-    return tuple(
-        _row(tables, target, perf) for perf in tables.perf.values() if perf["id"] not in tables.group
-    )
+    return tuple(_row(tables, target, key) for key in tables.perf if key not in tables.primary_of)
 
 
 def row_slack(target: Target, row: VelaRow) -> int:
@@ -110,7 +105,7 @@ def row_slack(target: Target, row: VelaRow) -> int:
             depth=row.last_slice_depth,
             basis=Basis.VELA,
             block=row.block,
-            rows=row.stripe_rows,
+            rows=row.stripe_op.written.shape[1],
             slices=row.slices,
             ifm_staged=row.ifm_staged or (row.cascade != 0 and not row.cascade_first),
         )
@@ -125,29 +120,29 @@ def row_slack(target: Target, row: VelaRow) -> int:
 
 
 def row_cost(target: Target, row: VelaRow, previous: VelaRow | None) -> OpCost:
-    """Our vela-compatible cost of a row, from its facts and its block.
+    """Our vela-compatible cost of a row that runs on the NPU, from its facts and its block.
 
-    Rows with several depth slices lack the first slice's size in the database, so their NPU cycles
-    are those of a single slice and only their other figures can be compared.
+    The database lacks the first slice's size of rows with several depth slices: their NPU cycles
+    are computed as if there was one slice, and must not be compared.
     """
+    if target.accelerator is None:
+        raise ValueError(f"{target.name} has no NPU")
     staging = None
     if row.staged:
         staging = Staging(
             full_dma_bytes=row.weights.total,
-            first_dma_bytes=row.weights.weights + 10 * row.depth_slices[-1],
+            first_dma_bytes=row.weights.weights + _SCALE_BYTES * row.depth_slices[-1],
             pre_buffered_bytes=row.weights.total if row.pre_buffered else 0,
             self_slack_cycles=row_slack(target, row),
         )
-    block = row.block or find_block(_npu(target), row.op)
-    slack = 0 if previous is None else row_slack(target, previous)
     return op_cost(
         target,
         row.op,
         row.weights,
         basis=Basis.VELA,
-        block=block,
+        block=row.block or find_block(target.accelerator, row.op),
         staging=staging,
-        slack_cycles=slack,
+        slack_cycles=0 if previous is None else row_slack(target, previous),
     )
 
 
@@ -158,42 +153,179 @@ class _Joined:
         self.perf = _by_id(database.table("perf"))
         self.debug = _by_id(database.table("perf_debug"))
         self.main = _by_id(database.table("perf_debug_main"))
-        self.optimised = _by_id(database.table("optimised"))
         self.source = _by_id(database.table("source"))
-        self.group = {row["id"]: row["group_id"] for row in database.table("group").rows()}
-        self.times_optimised = Counter(row["optimised_id"] for row in self.perf.values())
+        self.primary_of = {
+            row["id"]: row["group_id"]
+            for row in database.table("group").rows()
+            if row["id"] != row["group_id"]
+        }
         self.subs: dict[str, list[str]] = {}
         for key in self.perf:
-            if key in self.group and self.group[key] != key:
-                self.subs.setdefault(self.group[key], []).append(key)
-        self.group = {key: primary for key, primary in self.group.items() if key != primary}
+            if key in self.primary_of:
+                self.subs.setdefault(self.primary_of[key], []).append(key)
+        self.times_optimised = Counter(row["optimised_id"] for row in self.perf.values())
         copies = {k for k, row in self.perf.items() if row["name"].startswith(_INPUT_COPY)}
         self.reads_copy = {
             row["id"]
             for row in database.table("perf_debug_conn").rows()
             if row["input_op_id"] in copies and row["input_index"] == "0"
         }
-        self.cascade_firsts = self._first_of_cascades()
-
-    def _first_of_cascades(self) -> set[str]:
-        seen: set[str] = set()
-        firsts = set()
+        firsts: dict[str, str] = {}
         for key in self.perf:
-            cascade = self.debug[key]["cascade"]
-            if cascade not in seen:
-                seen.add(cascade)
-                firsts.add(key)
-        return firsts
+            firsts.setdefault(self.debug[key]["cascade"], key)
+        self.cascade_firsts = frozenset(firsts.values())
 
     def source_operator(self, key: str) -> str:
         """Operator of the source op that a row came from, "" if none."""
         row = self.source.get(self.perf[key]["source_id"])
-        return row["operator"] if row is not None else ""
+        return "" if row is None else row["operator"]
 
 
 def _by_id(table: DebugTable) -> dict[str, dict[str, str]]:
     return {row["id"]: row for row in table.rows()}
 
 
-def _npu(target: Target):  # type: ignore[no-untyped-def]
-    raise NotImplementedError
+def _row(tables: _Joined, target: Target, key: str) -> VelaRow:
+    perf, debug = tables.perf[key], tables.debug[key]
+    accelerator = target.accelerator
+    ublock = accelerator.ofm_ublock if isinstance(accelerator, AcceleratorU55) else Block(1, 1, 1)
+    block = block_of(tables.main.get(key), ublock)
+    on_npu = key in tables.main
+    op = cost_op_from_row(tables, target, key, on_npu=on_npu)
+    stripe_op = cost_op_from_row(tables, target, key, on_npu=on_npu, stripe=True)
+    staged = bool(debug["weight_buffering"]) and debug["weight_buffering"] != "None"
+    return VelaRow(
+        id=int(key),
+        name=perf["name"],
+        op=op,
+        stripe_op=stripe_op,
+        block=block,
+        weights=_weights(target, op, block, debug, staged=staged),
+        depth_slices=tuple(int(part) for part in debug["ofm_depth_slices"].split("|") if part),
+        pre_buffered=debug["weight_pre_buffer"] == "1",
+        full_dma_cycles=int(debug["weight_transfer_cycles"]) if staged else None,
+        cascade=int(debug["cascade"] or 0),
+        cascade_first=key in tables.cascade_firsts,
+        ifm_staged=key in tables.reads_copy,
+        op_cycles=int(perf["op_cycles"]),
+        npu_cycles=int(perf["npu_cycles"]),
+        macs=int(perf["mac_count"]),
+        access_cycles=tuple(
+            (memory.name, int(perf.get(f"{memory.vela_name}_ac") or 0))
+            for memory in target.memories
+        ),
+        est_cycles=int(debug["est_op_cycles_without_buffering"] or 0),
+    )
+
+
+def cost_op_from_row(
+    tables: _Joined, target: Target, key: str, *, on_npu: bool, stripe: bool = False
+) -> CostOp:
+    """Describe a row to the cost functions; ``stripe`` with the stripe's shapes."""
+    debug = tables.debug[key]
+    kind = kind_of(tables.perf[key]["operator"]) if on_npu else KernelKind.CPU
+    ofm = _must(map_of(debug, target, "ofm", stripe=stripe))
+    ifm = map_of(debug, target, "ifm", stripe=stripe) or ofm
+    subs = _subs(tables, target, key, ofm) if on_npu else ()
+    kernel = kernel_of(debug)
+    lut_bytes = sum(int(debug.get(f"{name}Lut_write") or 0) for name in ("shram", "lutram"))
+    uses_lut = lut_bytes or any(sub.kind is KernelKind.LUT for sub in subs)
+    weight_format = debug["weight_format"]
+    return CostOp(
+        kind=kind,
+        ifm=ifm,
+        ofm=replace(ofm, bits=subs[0].ifm_bits) if subs else ofm,
+        ifm2=map_of(debug, target, "ifm2", stripe=stripe),
+        kernel=kernel,
+        upscale=_upscale(target, debug, kind, kernel),
+        scaled=_is_scaled(tables, key, kind),
+        has_scales=debug["weight_total_bytes"] != "",
+        sparse="Sparse" in weight_format,
+        fast_weights="Fast" in weight_format,
+        lut_bytes=lut_bytes or (LUT_BLOCK_BYTES if uses_lut else 0),
+        lut_is_primary=lut_bytes > 0,
+        transpose=transpose_of(debug),
+        reverse=reverse_of(debug),
+        subs=subs,
+    )
+
+
+def _must(fm: CostFm | None) -> CostFm:
+    if fm is None:
+        raise ValueError("a row of Vela's database has no OFM")
+    return fm
+
+
+def _subs(tables: _Joined, target: Target, key: str, ofm: CostFm) -> tuple[CostSub, ...]:
+    """Followers of a kernel, in order. The first fused one writes what the row lists as its OFM."""
+    result: list[CostSub] = []
+    for position, sub_key in enumerate(tables.subs.get(key, ())):
+        row = tables.debug[sub_key]
+        kind = kind_of(tables.perf[sub_key]["operator"])
+        chained = kind not in _FUSED
+        inputs = [map_of(row, target, name) for name in ("ifm", "ifm2")]
+        inside = [
+            name for name in ("ifm", "ifm2") if row[f"{name}_dtype"] and not row[f"{name}_memory"]
+        ]
+        received = inside[0] if inside else "ifm"
+        result.append(
+            CostSub(
+                kind=kind,
+                ifm_bits=bits_of(row[f"{received}_dtype"]),
+                ofm=ofm if position == 0 and not chained else _must(map_of(row, target, "ofm")),
+                chained=chained,
+                ifm=inputs[0] if row["ifm_memory"] else None,
+                ifm2=inputs[1] if row["ifm2_memory"] else None,
+                transpose=transpose_of(row),
+                reverse=reverse_of(row),
+            )
+        )
+    return tuple(result)
+
+
+def _weights(
+    target: Target, op: CostOp, block: BlockConfig | None, debug: Row, *, staged: bool
+) -> WeightBytes:
+    """Encoded bytes: streams as listed, scales from what the report says was read."""
+    total = int(debug["weight_total_bytes"] or 0)
+    if not total:
+        return WeightBytes()
+    if staged:
+        moved = int(debug[f"{target.const.vela_name}Weights_read"] or 0)
+        return WeightBytes(total, moved - total, exact=True)
+    refetches = 1 if block is None else weight_refetches(target, op, block)
+    scales = int(debug[f"{target.const.vela_name}Scales_read"] or 0)
+    return WeightBytes(total, scales // max(refetches, 1), exact=True)
+
+
+def _is_scaled(tables: _Joined, key: str, kind: KernelKind) -> bool:
+    """False for passes that Vela marks unscaled: of a resize, transposes that it made itself."""
+    source = tables.source_operator(key)
+    if kind is KernelKind.DEPTHWISE:
+        return not source.startswith("Resize")
+    if kind is KernelKind.TRANSPOSE:
+        pieces = tables.times_optimised[tables.perf[key]["optimised_id"]]
+        return source == "Transpose" and pieces == 1
+    return True
+
+
+def _upscale(target: Target, debug: Row, kind: KernelKind, kernel: Kernel) -> Upscale:
+    """Infer x2 upscaling from the shapes (VELA_SPEC_2 §8.1)."""
+    if kind in (KernelKind.FULLY_CONNECTED, KernelKind.MATMUL) or transpose_of(debug) is not None:
+        return Upscale.NONE
+    pools = (KernelKind.AVG_POOL, KernelKind.MAX_POOL, KernelKind.DEPTHWISE)
+    if kind is not KernelKind.CONV2D and kind not in pools:
+        return Upscale.NONE
+    steps = (debug["ofm_strides_h"], debug["ofm_strides_w"])
+    if kernel.stride_h != 1 or kernel.stride_w != 1 or steps != ("1", "1"):
+        return Upscale.NONE
+    ifm, ofm = _must(map_of(debug, target, "ifm")), _must(map_of(debug, target, "ofm"))
+    axes = (
+        (ifm.shape[1], ofm.shape[1], kernel.dilated_h, kernel.pad_top + kernel.pad_bottom),
+        (ifm.shape[2], ofm.shape[2], kernel.dilated_w, kernel.pad_left + kernel.pad_right),
+    )
+    if not all(2 * i - 2 <= o <= 2 * i + k for i, o, k, _ in axes):
+        return Upscale.NONE
+    if not any(o > i + pad - k + 1 for i, o, k, pad in axes):
+        return Upscale.NONE
+    return Upscale.ZEROS if kind is KernelKind.CONV2D else Upscale.NEAREST
