@@ -105,11 +105,13 @@ class Upscale(StrEnum):
 
 
 class Rounding(StrEnum):
-    """Rounding of a rescale (SIM.md §3): double = gemmlowp, natural = half up, truncate = to zero."""
+    """Rounding of a rescale (SIM.md §3): double = gemmlowp, natural = half up, truncate to 0."""
 
     DOUBLE = "double"
     NATURAL = "natural"
     TRUNCATE = "truncate"
+    TRUNCATE_LOWER = "truncate_lower"
+    SYMMETRIC = "symmetric"
 
 
 class Reverse(StrEnum):
@@ -228,12 +230,12 @@ class Pieces:
     """A grid of equal pieces of one op: axis i of the grid has ``grid[i]`` steps.
 
     Piece (i, j, k, l) touches the op's accesses moved by ``(i, j, k, l) * step`` elementwise per
-    axis (n, h, w, c). The grid is walked with the last axis fastest; ``backwards``: the last
-    piece runs first (regor runs unrolled strides so).
+    axis (n, h, w, c); ``ifm_steps`` has one step per input. The grid is walked with the last axis
+    fastest; ``backwards``: the last piece runs first (regor runs unrolled strides so).
     """
 
     grid: Shape4
-    ifm_step: Shape4
+    ifm_steps: tuple[Shape4, ...]
     ofm_step: Shape4
     backwards: bool = False
 
@@ -314,10 +316,10 @@ class ScheduledOp:
 
     ``pieces`` stands for ``count`` equal pieces of one source op, run one after another; all
     other fields describe the piece at the origin of the grid. ``keep_accumulators``: starts from
-    the accumulators that the op before left (U85); ``write_ofm`` False: leaves its own there. ``accumulator_scaled`` is Vela's
-    flag that selects 40-bit accumulators for 16-bit data (VELA_SPEC_2 §3). CPU ops may have any
-    number of ``ifms``, and list all their results in ``ofms``; NPU ops have exactly one.
-    ``fusion_blocker`` says why the next op could not join this kernel.
+    the accumulators that the op before left (U85); ``write_ofm`` False: leaves its own there.
+    ``accumulator_scaled`` is Vela's flag that selects 40-bit accumulators for 16-bit data
+    (VELA_SPEC_2 §3). CPU ops may have any number of ``ifms``, and list all their results in
+    ``ofms``; NPU ops have exactly one. ``fusion_blocker`` says why the next op could not join.
     """
 
     id: int

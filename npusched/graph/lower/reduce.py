@@ -1,0 +1,379 @@
+"""MEAN, SUM, REDUCE_MAX/MIN/ANY/ALL and ARG_MAX.
+
+Source: LOWERING.md §5; Vela 5.2.0, ``compiler/tflite_graph_optimiser.cpp`` (ConvertMeanOps,
+ConvertReduceMinMaxAnyAll), ``compiler/graphir_optimiser.cpp`` (RewriteReduceSum, RewriteReduceMin,
+RewriteArgmax), ``compiler/scheduler_decompose.cpp`` (DecomposeReduce).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from npusched.graph.lower import lut, scaling
+from npusched.graph.lower.cast import convert
+from npusched.graph.lower.common import (
+    NO_SCALE,
+    ONE,
+    Quant,
+    add_kernel,
+    constant,
+    is_u85,
+    quant,
+    scalar,
+    temporary,
+    use,
+)
+from npusched.graph.lower.scaling import UNIT, Scale
+from npusched.graph.shapes import around_axis, pad_axes, with_axis
+from npusched.graph.types import Activation, Kernel, KernelKind, Rounding
+from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
+from npusched.ir import DataType, OpKind, Shape
+
+MAX_MEAN_HEIGHT = 64
+MAX_MEAN_ELEMENTS = 64 * 64
+
+_REDUCTIONS = {
+    OpKind.REDUCE_MAX: KernelKind.REDUCE_MAX,
+    OpKind.REDUCE_MIN: KernelKind.REDUCE_MIN,
+    OpKind.REDUCE_ANY: KernelKind.REDUCE_ANY,
+    OpKind.REDUCE_ALL: KernelKind.REDUCE_ALL,
+}
+
+
+def axes_of(op: WorkOp) -> list[int]:
+    """Return the axes (0-based, in the order of the file) that parameter 1 names."""
+    data = op.params[1].data
+    rank = len(op.ifm.shape)
+    return [] if data is None else [int(axis) % rank for axis in np.ravel(data)]
+
+
+# --- MEAN ----------------------------------------------------------------------------------
+
+
+def lower_mean(graph: WorkGraph, op: WorkOp) -> None:
+    """MEAN: depthwise sums with weights of one into int32, added up, times a constant.
+
+    A window of at most 4096 elements and 64 rows per sum; more rows are cut into several sums.
+    """
+    ifm = op.ifm
+    source, reduced, result = _mean_shapes(op)
+    height = source[1] if reduced[1] else 1
+    width = source[2] if reduced[2] else 1
+    count = height * width
+    if height > MAX_MEAN_HEIGHT and count <= MAX_MEAN_ELEMENTS and reduced[1] and reduced[2]:
+        source = (source[0], 1, count, source[3])
+        height, width = 1, count
+    rows = min(MAX_MEAN_ELEMENTS // width, height, MAX_MEAN_HEIGHT)
+    total: WorkTensor | None = None
+    for start in range(0, height, rows):
+        kernel = Kernel(h=min(rows, height - start), w=width)
+        read = (
+            source[0],
+            kernel.h if reduced[1] else source[1],
+            width if reduced[2] else source[2],
+            source[3],
+        )
+        link = replace(
+            use(ifm.tensor, Quant(1.0, ifm.zero_point), source),
+            slice_offset=(0, start, 0, 0),
+            slice_shape=read,
+        )
+        part = _window_sum(graph, op, link, kernel, result)
+        if total is not None:
+            added = temporary(graph, op, "mean_sum", result, DataType.INT32)
+            ifms = [use(total, ONE), use(part, ONE)]
+            add_kernel(graph, op, KernelKind.ADD, ifms, use(added, ONE), ofm_scale=UNIT)
+            part = added
+        total = part
+    assert total is not None
+    ofm = op.ofm
+    scale = scaling.mean_scale(ifm.scale or 1.0, ofm.scale or 1.0, count)
+    factor = use(scalar(graph, "mean_multiplier", scale.multiplier), ONE)
+    add_kernel(
+        graph,
+        op,
+        KernelKind.MUL,
+        [use(total, ONE), factor],
+        use(ofm.tensor, quant(ofm), result),
+        ofm_scale=scale.ofm,
+    )
+    graph.remove(op)
+
+
+def _mean_shapes(op: WorkOp) -> tuple[Shape, Shape, Shape]:
+    """Return the 4-axis shape read, which axes are reduced (1/0), and the result's shape.
+
+    A mean over channels moves them into an axis of size 1 (the operator checks grant one).
+    """
+    shape = op.ifm.shape
+    axes = set(axes_of(op))
+    reduced = pad_axes(tuple(int(i in axes) for i in range(len(shape))), 4, 0)
+    result = pad_axes(tuple(1 if i in axes else n for i, n in enumerate(shape)), 4)
+    source = pad_axes(shape, 4)
+    if not (reduced[3] and source[3] > 1):
+        return source, reduced, result
+    drop = 2 if source[2] == 1 else 1
+
+    def moved(axes4: Shape, fill: int) -> Shape:
+        return (*axes4[:drop], *axes4[drop + 1 :], fill)
+
+    return moved(source, 1), moved(reduced, 0), moved(result, 1)
+
+
+def _window_sum(
+    graph: WorkGraph, op: WorkOp, link: Link, kernel: Kernel, result: Shape
+) -> WorkTensor:
+    """Add a depthwise convolution with weights of one; int32 sums of (value - zero point)."""
+    depth = link.shape[3]
+    sixteen = link.tensor.dtype is DataType.INT16
+    ones = np.ones((depth, kernel.h, kernel.w, 1))
+    weights = constant(graph, f"mean_ones_{kernel.h}x{kernel.w}x{depth}", ones, DataType.UINT8)
+    weights.scales, weights.zero_points = (1.0,), (0,)
+    bias_dtype = DataType.INT64 if sixteen else DataType.INT32
+    bias = constant(graph, "mean_bias", np.zeros(depth), bias_dtype)
+    sums = temporary(graph, op, "mean_part", result, DataType.INT32)
+    add_kernel(
+        graph,
+        op,
+        KernelKind.DEPTHWISE,
+        [link],
+        use(sums, ONE),
+        rounding=Rounding.NATURAL if sixteen else Rounding.DOUBLE,
+        kernel=kernel,
+        weights=use(weights, ONE),
+        bias=use(bias),
+    )
+    return sums
+
+
+# --- SUM -----------------------------------------------------------------------------------
+
+
+def lower_sum(graph: WorkGraph, op: WorkOp) -> None:
+    """SUM over one axis: the reduction runs over channels, so other axes are transposed first.
+
+    A zero point is subtracted after the sum on U85; U55/U65 use a 1x1 convolution with ones.
+    """
+    ifm = op.ifm
+    axis = axes_of(op)[0]
+    shape = ifm.shape
+    scale = UNIT
+    if ifm.scale is not None and op.ofm.scale is not None:
+        scale = scaling.abs_scale(scaling.float32(ifm.scale), scaling.float32(op.ofm.scale))
+    if axis == len(shape) - 1:
+        folded = (prod(shape[:-2]), *pad_axes(shape, 2)[-2:])
+        source = use(ifm.tensor, quant(ifm), folded)
+    else:
+        around = around_axis(shape, axis)
+        moved = temporary(
+            graph, op, "sum_transpose", (around[0], around[2], around[1]), ifm.tensor.dtype
+        )
+        transpose = add_kernel(
+            graph, op, KernelKind.TRANSPOSE, [use(ifm.tensor, NO_SCALE, around)], use(moved)
+        )
+        transpose.perm = (0, 2, 1)
+        source = use(moved, quant(ifm))
+    _sum_channels(graph, op, source, scale)
+    graph.remove(op)
+
+
+def _sum_channels(graph: WorkGraph, op: WorkOp, source: Link, scale: Scale) -> None:
+    shape = with_axis(source.shape, -1, 1)
+    ofm = use(op.ofm.tensor, quant(op.ofm), shape)
+    zero_point = 0 if source.tensor.dtype.bits >= 32 else source.zero_point
+    natural = Rounding.NATURAL
+    if zero_point == 0:
+        added = add_kernel(
+            graph, op, KernelKind.REDUCE_SUM, [source], ofm, rounding=natural, ofm_scale=scale
+        )
+        added.axis = -1
+    elif is_u85(graph):
+        sums = temporary(graph, op, "sum", shape, DataType.INT32)
+        plain = replace(source, zero_point=0)
+        added = add_kernel(
+            graph, op, KernelKind.REDUCE_SUM, [plain], use(sums), rounding=natural, ofm_scale=UNIT
+        )
+        added.axis = -1
+        offset = use(scalar(graph, "sum_zero_point", source.shape[-1] * zero_point))
+        add_kernel(
+            graph, op, KernelKind.SUB, [use(sums), offset], ofm, rounding=natural, ofm_scale=scale
+        )
+    else:
+        ones = constant(graph, "sum_ones", np.ones((1, 1, 1, source.shape[-1])), DataType.INT8)
+        ones.scales, ones.zero_points = (1.0,), (0,)
+        bias = constant(graph, "sum_bias", np.zeros(1), DataType.INT32)
+        add_kernel(
+            graph,
+            op,
+            KernelKind.CONV2D,
+            [replace(source, shape=pad_axes(source.shape, 4))],
+            replace(ofm, shape=pad_axes(shape, 4)),
+            rounding=natural,
+            ofm_scale=scale,
+            weights=use(ones, ONE),
+            bias=use(bias),
+        )
+
+
+# --- REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL ------------------------------------------
+
+
+def lower_reduction(graph: WorkGraph, op: WorkOp) -> None:
+    """REDUCE_MAX/MIN/ANY/ALL: one kernel per axis, in the order of the axis list."""
+    assert isinstance(op.kind, OpKind)
+    kind = _REDUCTIONS[op.kind]
+    axes = axes_of(op)
+    source = op.ifm
+    how = quant(source)
+    for position, axis in enumerate(axes):
+        shape = with_axis(source.shape, axis, 1)
+        if position == len(axes) - 1:
+            result = use(op.ofm.tensor, how, shape)
+        else:
+            name = f"reduce_{axis}"
+            result = use(temporary(graph, op, name, shape, source.tensor.dtype), how)
+        if kind is KernelKind.REDUCE_MIN and not is_u85(graph):
+            _minimum_by_maximum(graph, op, source, result, axis)
+        else:
+            _reduction(graph, op, kind, source, result, axis)
+        source = use(result.tensor, how, shape)
+    graph.remove(op)
+
+
+def _reduction(
+    graph: WorkGraph, op: WorkOp, kind: KernelKind, source: Link, result: Link, axis: int
+) -> None:
+    """Add one reduction, whole; step 3 brings its axis to one that the hardware reduces."""
+    added = add_kernel(graph, op, kind, [source], result, rounding=Rounding.NATURAL, ofm_scale=UNIT)
+    added.axis = axis - len(source.shape)
+    added.kernel = _window_along(source.shape, added.axis)
+
+
+def _window_along(shape: Shape, axis: int) -> Kernel:
+    """Kernel that covers ``axis`` (negative), if it is h or w."""
+    if axis == -3:
+        return Kernel(h=shape[axis])
+    return Kernel(w=shape[axis]) if axis == -2 else Kernel()
+
+
+def _minimum_by_maximum(
+    graph: WorkGraph, op: WorkOp, source: Link, result: Link, axis: int
+) -> None:
+    """min(x) = p - max(p - x), with p = -1 (or the unsigned maximum), on stored values."""
+    dtype = source.tensor.dtype
+    pivot = scalar(graph, "reduce_min_pivot", -1, dtype)
+    inverted = temporary(graph, op, "inverted", source.shape, dtype)
+    reduced = temporary(graph, op, "inverted_maximum", result.shape, dtype)
+    plain = use(source.tensor, NO_SCALE, source.shape)
+    add_kernel(graph, op, KernelKind.SUB, [use(pivot), plain], use(inverted), ofm_scale=UNIT)
+    how = Quant(None, source.zero_point)
+    _reduction(graph, op, KernelKind.REDUCE_MAX, use(inverted, how), use(reduced, how), axis)
+    back = use(result.tensor, NO_SCALE, result.shape)
+    add_kernel(graph, op, KernelKind.SUB, [use(pivot), use(reduced)], back, ofm_scale=UNIT)
+
+
+def decompose_reduction(graph: WorkGraph, op: WorkOp) -> None:
+    """Step 3: bring the reduced axis to where the hardware reduces (in place).
+
+    U85 reduces h or w, U55/U65 w only, and ReduceSum only c; else (and for a batch) the shape is
+    folded to 3 axes around w (ReduceSum: everything before w into h).
+    """
+    axis = reduced_axis(op)
+    shape = op.ifm.region
+    if op.kind is KernelKind.REDUCE_SUM:
+        legal = axis == -1
+    else:
+        legal = axis == -2 or (axis == -3 and is_u85(graph))
+    if legal and prod(shape[:-3]) == 1:
+        return
+    if op.kind is KernelKind.REDUCE_SUM:
+        folded = (1, prod(shape[:-2]), *shape[-2:])
+        _set_shapes(op, folded, with_axis(folded, -1, 1))
+        return
+    folded = (1, *around_axis(shape, len(shape) + axis))
+    _set_shapes(op, folded, with_axis(folded, -2, 1))
+    op.axis = -2
+    op.kernel = replace(op.kernel, h=1, w=folded[-2])
+
+
+def reduced_axis(op: WorkOp) -> int:
+    """Return the reduced axis, counted from the end."""
+    assert op.axis is not None
+    return op.axis if op.axis < 0 else op.axis - len(op.ifm.shape)
+
+
+def _set_shapes(op: WorkOp, ifm: Shape, ofm: Shape) -> None:
+    for link, shape in ((op.ifm, ifm), (op.ofm, ofm)):
+        link.shape = shape
+        link.slice_offset = link.slice_shape = None
+
+
+# --- ARG_MAX -------------------------------------------------------------------------------
+
+
+def lower_arg_max(graph: WorkGraph, op: WorkOp) -> None:
+    """ARG_MAX: one kernel on U85; on U55/U65 over channels by packing the index into the value."""
+    axis = axes_of(op)[0]
+    shape = op.ifm.shape
+    if is_u85(graph):
+        folded = around_axis(shape, axis)
+        result = use(op.ofm.tensor, NO_SCALE, with_axis(folded, 1, 1))
+        added = add_kernel(
+            graph,
+            op,
+            KernelKind.ARG_MAX,
+            [use(op.ifm.tensor, quant(op.ifm), folded)],
+            result,
+            rounding=Rounding.TRUNCATE_LOWER,
+            ofm_scale=UNIT,
+            kernel=Kernel(w=folded[1]),
+        )
+        added.axis = -2
+    else:
+        _arg_max_by_pool(graph, op)
+    graph.remove(op)
+
+
+def _arg_max_by_pool(graph: WorkGraph, op: WorkOp) -> None:
+    """Maximum of ``value * 128 + (depth - 1 - index)``, whose low 7 bits a table turns back."""
+    _, height, width, depth = pad_axes(op.ifm.shape, 4)
+    weights = constant(graph, "arg_max_shift", np.full((depth, 1, 1, 1), 128), DataType.UINT8)
+    weights.scales, weights.zero_points = (1.0,), (0,)
+    bias = constant(graph, "arg_max_index", np.arange(depth)[::-1], DataType.INT64)
+    packed = temporary(graph, op, "arg_max_packed", (1, height, width, depth), DataType.INT16)
+    add_kernel(
+        graph,
+        op,
+        KernelKind.DEPTHWISE,
+        [use(op.ifm.tensor, NO_SCALE, packed.shape)],
+        use(packed),
+        weights=use(weights, ONE),
+        bias=use(bias),
+        ofm_scale=UNIT,
+    )
+    rows = height * width
+    shape = (1, height, width, 1)
+    highest = temporary(graph, op, "arg_max_highest", shape, DataType.INT16)
+    add_kernel(
+        graph,
+        op,
+        KernelKind.MAX_POOL,
+        [use(packed, NO_SCALE, (1, rows, depth, 1))],
+        use(highest, NO_SCALE, (1, rows, 1, 1)),
+        kernel=Kernel(w=depth),
+    )
+    index = temporary(graph, op, "arg_max_index", shape, DataType.INT16)
+    add_kernel(
+        graph,
+        op,
+        KernelKind.LUT,
+        [use(highest)],
+        use(index),
+        activation=Activation(
+            lut=lut.arg_max16(depth), lut_dtype=DataType.INT32, function="arg_max"
+        ),
+    )
+    convert(graph, op, use(index), use(op.ofm.tensor, NO_SCALE, shape))
