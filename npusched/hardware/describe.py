@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from npusched.hardware.load import load_target, modes_of, system_configs_of
-from npusched.hardware.schema import MemoryModeEntry, SystemConfigEntry
+from npusched.hardware.choose import known_modes, known_system_configs
+from npusched.hardware.load import load_target
+from npusched.hardware.schema import MemoryModeEntry, SystemConfigEntry, TargetFile
 from npusched.hardware.store import accelerator_of, host_of, read_target_file
 from npusched.hardware.target import Target, Value
 
@@ -28,21 +29,19 @@ def describe_target(name: str) -> TargetDescription:
     file = read_target_file(name)
     target = load_target(name)
     accelerator = accelerator_of(name, file)
-    configs = system_configs_of(file, accelerator)
-    modes = modes_of(file, accelerator)
+    configs = known_system_configs(file, accelerator)
+    modes = known_modes(file, accelerator)
     return TargetDescription(
         name=target.name,
         title=file.title,
         target=target,
         system_configs=configs,
         memory_modes=modes,
-        sources=_sources(target, file.source, configs, modes, host_source(name)),
+        sources=_sources(target, file.source, configs, modes, _host_source(name, file)),
     )
 
 
-def host_source(name: str) -> str:
-    """Return where the host CPU and its clock are from."""
-    file = read_target_file(name)
+def _host_source(name: str, file: TargetFile) -> str:
     tables = host_of(name, file).source
     return tables if file.host is None else f"{tables}; clock: {file.host.source}"
 

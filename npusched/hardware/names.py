@@ -25,20 +25,27 @@ def family_of_name(system_config: str) -> Family | None:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like ``name``, None if none is like it."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
+    """Return the known name that is most like ``name``, None if none is like it.
+
+    A name without its family prefix counts as well: "High_Ent" is like Ethos_U65_High_End.
+    """
+    by_lower = {
+        form: candidate
+        for candidate in known
+        for form in (_without_prefix(candidate.lower()), candidate.lower())
+    }
     close = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 
-def unknown_name(kind: str, name: str, known: Sequence[str], *, why: str = "") -> TargetError:
-    """Return the error for a name that is not known: it lists what is, and suggests."""
+def unknown_name(kind: str, name: str, known: Sequence[str], owner: str = "") -> TargetError:
+    """Return the error for a name that ``owner`` does not know: it lists what is, and suggests."""
     like = suggestion(name, known)
     listed = ", ".join(known) if known else "none"
     return TargetError(
-        f"unknown {kind} {name!r}",
-        why or f"known: {listed}",
-        f"did you mean {like!r}?" if like else f"choose one of: {listed}",
+        f"unknown {kind} {name!r}{_for(owner)}",
+        f"known: {listed}",
+        f"did you mean {like!r}?" if like else "choose one of these",
         name=name,
         known=tuple(known),
         suggestion=like,
@@ -65,20 +72,23 @@ def match_name(name: str, known: Sequence[str]) -> tuple[str, ...]:
     return next((tuple(found) for found in rules if found), ())
 
 
-def resolve_name(kind: str, name: str, known: Sequence[str]) -> str:
-    """Return the one known name that ``name`` stands for. Raises TargetError if none or several."""
+def resolve_name(kind: str, name: str, known: Sequence[str], owner: str = "") -> str:
+    """Return the one known name that ``name`` stands for. Raises TargetError if none or several.
+
+    ``owner`` says, in the error, who knows the names: a target or a file.
+    """
     found = match_name(name, known)
     if len(found) == 1:
         return found[0]
     if found:
         raise TargetError(
-            f"{kind} {name!r} is ambiguous",
+            f"{kind} {name!r} is ambiguous{_for(owner)}",
             f"it may be {', '.join(found)}",
             "write the full name",
             name=name,
             known=found,
         )
-    raise unknown_name(kind, name, known)
+    raise unknown_name(kind, name, known, owner)
 
 
 def _without_prefix(name: str) -> str:
@@ -86,3 +96,7 @@ def _without_prefix(name: str) -> str:
         if name.startswith(prefix.lower()):
             return name[len(prefix) :]
     return name
+
+
+def _for(owner: str) -> str:
+    return f" for {owner}" if owner else ""

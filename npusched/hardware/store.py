@@ -14,7 +14,13 @@ from npusched.errors import TargetError
 from npusched.hardware import schema, target
 from npusched.hardware.names import suggestion, unknown_name
 from npusched.hardware.schema import EnergyClass, SharedTables, TargetFile
-from npusched.hardware.target import AcceleratorU55, AcceleratorU85, CpuCostClass, HostCpu
+from npusched.hardware.target import (
+    AcceleratorU55,
+    AcceleratorU85,
+    CpuCostClass,
+    Family,
+    HostCpu,
+)
 
 _T = TypeVar("_T")
 _UNKNOWN_FIELD = re.compile(r"unknown field `([^`]*)`")
@@ -43,6 +49,21 @@ def target_names() -> tuple[str, ...]:
     return tuple(sorted(names, key=_natural))
 
 
+def canonical_name(name: str) -> str:
+    """Return the name of a target as its file is called; "U55_128" stands for ethos-u55-128.
+
+    Of a path that ends in ``.toml`` the stem. Raises TargetError if there is no such target.
+    """
+    if name.endswith(".toml"):
+        return Path(name).stem
+    known = target_names()
+    plain = name.strip().lower().replace("_", "-")
+    for candidate in (plain, f"ethos-{plain}"):
+        if candidate in known:
+            return candidate
+    raise unknown_name("target", name, known)
+
+
 def read_target_file(name: str) -> TargetFile:
     """Return the target file of that name; a name that ends in ``.toml`` is a path.
 
@@ -50,10 +71,7 @@ def read_target_file(name: str) -> TargetFile:
     """
     if name.endswith(".toml"):
         return _checked(read_toml(Path(name), TargetFile), Path(name))
-    known = target_names()
-    if name not in known:
-        raise unknown_name("target", name, known)
-    return _shipped(name)
+    return _shipped(canonical_name(name))
 
 
 @cache
@@ -175,6 +193,16 @@ def _checked(file: TargetFile, path: Path) -> TargetFile:
                 f"{path.name}: the cost classes of [cpu] are not complete or not known",
                 f"missing or unknown: {', '.join(wrong)}",
                 f"cost classes: {', '.join(sorted(classes))}",
+                path=str(path),
+            )
+    accelerator = file.accelerator
+    if isinstance(accelerator, AcceleratorU55 | AcceleratorU85):
+        is_u85 = accelerator.family is Family.U85
+        if is_u85 != isinstance(accelerator, AcceleratorU85):
+            raise TargetError(
+                f"{path.name}: architecture and family contradict each other",
+                f"an {accelerator.family} has architecture {'u85' if is_u85 else 'u55'}",
+                "correct the [accelerator] table",
                 path=str(path),
             )
     if file.energy not in energy_classes():

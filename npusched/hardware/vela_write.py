@@ -6,10 +6,10 @@ derives the AXI width from the system config's *name* (VELA_SPEC §1.3).
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 
 from npusched.errors import TargetError
+from npusched.hardware.load import load_target
 from npusched.hardware.target import Family, Memory, MemoryMode, Target
 
 
@@ -93,8 +93,6 @@ def needs_vela_ini(target: Target) -> bool:
     That is so for boards, own names, another clock, derating. Raises TargetError for a host-only
     target.
     """
-    from npusched.hardware.load import load_target
-
     if target.accelerator is None:
         raise no_npu(target.name)
     try:
@@ -107,17 +105,6 @@ def needs_vela_ini(target: Target) -> bool:
         return True
     body, arm_body = (vela_ini(each).partition("\n")[2] for each in (target, arm))
     return body != arm_body
-
-
-def vela_bandwidth(system_config: str, clock_scale: float, ports: int) -> float:
-    """Return the bytes per NPU cycle that Vela's C++ core computes (Vela 5.2.0, regor.cpp).
-
-    The port counts 8 bytes if the name of the system config begins with "Ethos_U55", else 16. The
-    product is a float32, printed with 6 decimals, read again and at least 0.0001.
-    """
-    width = 8 if system_config.startswith("Ethos_U55") else 16
-    product = _float32(_float32(_float32(clock_scale) * width) * ports)
-    return max(_float32(0.0001), _float32(float(f"{product:.6f}")))
 
 
 def no_npu(name: str) -> TargetError:
@@ -162,7 +149,3 @@ def _memory_lines(memory: Memory) -> list[str]:
 def _text(value: float) -> str:
     """Return a number without exponent or needless decimals where that is exact."""
     return str(int(value)) if float(value).is_integer() else repr(value)
-
-
-def _float32(value: float) -> float:
-    return float(struct.unpack("<f", struct.pack("<f", value))[0])
