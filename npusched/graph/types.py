@@ -25,6 +25,9 @@ SourceRef: TypeAlias = tuple[int, int]
 BRICK_CHANNELS = 16
 """NHCWB16 stores channels in bricks of 16 (VELA_SPEC §5)."""
 
+NOT_STORED = -1
+"""``Access.tensor`` of a value that never reaches memory (passed on inside a kernel)."""
+
 
 class KernelKind(StrEnum):
     """What a scheduled op does. NPU members are spelled as Vela's debug database spells them."""

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from npusched.graph.types import Placement
 from npusched.memory import Allocation, LiveRange
+from npusched.schedule.rows import Policy
 
 
 class WeightMode(StrEnum):
@@ -136,14 +137,15 @@ class Buffer:
 class Segment:
     """Consecutive ops run stripe by stripe together (or one op run whole, or one CPU op).
 
-    ``stripe_rows`` are rows of the last op's OFM. ``sram_bytes``: bytes of the budget memory
-    that must be alive while the segment runs. ``home`` is the memory of the last op's result.
+    ``stripe_rows`` are rows of the last op's OFM, ``policy`` says when the ops before it make
+    rows. ``sram_bytes``: bytes of the budget memory that must be alive while the segment runs.
     """
 
     ops: tuple[int, ...]
     placement: Placement
     stripe_rows: int
     stripes: int
+    policy: Policy
     runs: tuple[OpRun, ...]
     amounts: Amounts
     sram_bytes: int

@@ -1,0 +1,226 @@
+"""From a solved path to a plan: what runs, which buffers live when, and at which addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from npusched.graph.types import Placement
+from npusched.memory import Allocation, align_up, allocate
+from npusched.schedule.kernels import Kernels, Places, Sizes
+from npusched.schedule.search import Solution, Step
+from npusched.schedule.segments import Detail, Segments
+from npusched.schedule.stripes import window_of
+from npusched.schedule.types import (
+    Bound,
+    Buffer,
+    BufferKind,
+    OpRun,
+    Plan,
+    Proof,
+    Segment,
+    WeightMode,
+    add_amounts,
+)
+
+
+def assemble(
+    segments: Segments,
+    solution: Solution,
+    budget_bytes: int | None,
+    constants: int,
+    shared_bytes: int,
+) -> Plan:
+    """Build the plan of a solution and allocate it. ``shared_bytes`` constants share the budget.
+
+    The plan's bound is a placeholder; the caller knows the proof.
+    """
+    homes = {segments.tensors[item]: memory for item, memory in solution.homes.items()}
+    parts = [_segment(segments, step, homes) for step in solution.steps]
+    buffers = _feature_maps(segments, solution, homes)
+    for index, step in enumerate(solution.steps):
+        buffers.extend(_own_buffers(segments, step, index, homes))
+    memory = segments.target.roles.cache
+    limit = None if budget_bytes is None else budget_bytes - shared_bytes
+    allocations = _allocate(buffers, memory, limit)
+    own = dict(allocations).get(memory, Allocation(offsets=(), peak_bytes=0, bound_bytes=0))
+    return Plan(
+        segments=tuple(parts),
+        homes=tuple(sorted(homes.items())),
+        buffers=tuple(buffers),
+        allocations=allocations,
+        amounts=add_amounts([part.amounts for part in parts]),
+        objective=solution.score,
+        bound=Bound(objective=solution.score, gap=0.0, proof=Proof.FEASIBLE, scope=""),
+        budget_memory=memory,
+        budget_bytes=budget_bytes,
+        sram_peak_bytes=own.peak_bytes + shared_bytes,
+        sram_bound_bytes=own.bound_bytes + shared_bytes,
+        constant_bytes=constants,
+    )
+
+
+def constant_bytes(kernels: Kernels, segments: Segments) -> int:
+    """Bytes of all constants in their memory: encoded weights, tables, constant feature maps.
+
+    Weights are counted once per key, encoded for the whole op's block.
+    """
+    seen: dict[str, int] = {}
+    for v, op in enumerate(kernels.graph.ops):
+        if op.placement is Placement.CPU:
+            continue
+        places = segments.places_of(v, v, v, {})
+        if op.weights is not None:
+            rows = window_of(op).ofm_rows
+            seen[op.weights.key] = align_up(kernels.weights(v, rows, places).total)
+        lut_bytes = kernels.cost_op(v, places).lut_bytes
+        if lut_bytes:
+            seen[f"lut of {v}"] = lut_bytes
+    for fm in kernels.graph.feature_maps.values():
+        if fm.is_constant:
+            seen[f"map {fm.id}"] = align_up(fm.stored_bytes)
+    return sum(seen.values())
+
+
+def sizes_of(segments: Segments, step: Step, v: int) -> tuple[int, Sizes]:
+    """(nominal stripe rows, distinct sizes) of op v in a chosen segment."""
+    detail = _detail(step)
+    window = window_of(segments.graph.ops[v])
+    if step.start == step.end:
+        return window.ofm_rows, ((window.ofm_rows, window.ifm_rows, 1),)
+    runs = segments.chain(step.start, step.end, detail.stripe_rows, detail.policy)
+    run = runs[v - step.start]
+    return run.stripe_rows, tuple(run.sizes(window))
+
+
+def _detail(step: Step) -> Detail:
+    assert isinstance(step.option.detail, Detail)
+    return step.option.detail
+
+
+def _segment(segments: Segments, step: Step, homes: Mapping[int, str]) -> Segment:
+    detail = _detail(step)
+    runs = []
+    for v in range(step.start, step.end + 1):
+        places = segments.places_of(v, step.start, step.end, homes)
+        runs.append(_op_run(segments, step, v, places, detail.modes[v - step.start]))
+    last = segments.graph.ops[step.end]
+    rows = window_of(last).ofm_rows
+    return Segment(
+        ops=tuple(range(step.start, step.end + 1)),
+        placement=last.placement,
+        stripe_rows=detail.stripe_rows,
+        stripes=max(1, -(-rows // max(detail.stripe_rows, 1))),
+        policy=detail.policy,
+        runs=tuple(runs),
+        amounts=add_amounts([run.amounts for run in runs]),
+        sram_bytes=step.sram_bytes,
+    )
+
+
+def _op_run(segments: Segments, step: Step, v: int, places: Places, mode: WeightMode) -> OpRun:
+    rows, sizes = sizes_of(segments, step, v)
+    cost = segments.kernels.run(v, rows, sizes, places, mode)
+    op = segments.graph.ops[v]
+    on_cpu = op.placement is Placement.CPU
+    return OpRun(
+        op=v,
+        placement=op.placement,
+        stripe_rows=rows,
+        runs=sum(count for _, _, count in sizes) * op.count,
+        weight_mode=None if op.weights is None or on_cpu else mode,
+        weight_bytes=cost.weights.total,
+        weights_exact=cost.weights.exact,
+        core_cycles=cost.core_cycles,
+        memory_cycles=cost.memory_cycles,
+        bound_by="cpu" if on_cpu else segments.kernels.bound_by(v, places, cost),
+        amounts=cost.amounts,
+    )
+
+
+def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, str]) -> list[Buffer]:
+    """Buffers of the feature maps that cross segments, alive from producer to last reader."""
+    segment_of = {}
+    for index, step in enumerate(solution.steps):
+        for v in range(step.start, step.end + 1):
+            segment_of[v] = index
+    count = len(solution.steps)
+    buffers = []
+    for tensor in segments.tensors:
+        life = segments.lives[tensor]
+        first = 0 if life.first < 0 else segment_of.get(life.first, 0)
+        end = count if life.last >= len(segments.graph.ops) else segment_of.get(life.last, 0) + 1
+        inside = life.first >= 0 and end == first + 1
+        if inside and solution.steps[first].end > solution.steps[first].start:
+            continue  # rows of it live in a rolling buffer
+        fm = segments.graph.feature_maps[tensor]
+        memory = homes[tensor] if not inside else segments.target.roles.cache
+        buffers.append(
+            Buffer(
+                kind=BufferKind.FEATURE_MAP,
+                name=fm.name,
+                tensor=tensor,
+                memory=memory,
+                rows=fm.shape[1],
+                size_bytes=life.size_bytes,
+                first_step=first,
+                end_step=max(end, first + 1),
+            )
+        )
+    return buffers
+
+
+def _own_buffers(
+    segments: Segments, step: Step, index: int, homes: Mapping[int, str]
+) -> list[Buffer]:
+    """Rolling buffers and resident weights of one segment."""
+    detail, cache = _detail(step), segments.target.roles.cache
+    buffers = []
+    chained = step.end > step.start
+    runs = (
+        segments.chain(step.start, step.end, detail.stripe_rows, detail.policy) if chained else []
+    )
+    for v in range(step.start, step.end + 1):
+        op = segments.graph.ops[v]
+        if chained and v < step.end:
+            fm = segments.graph.feature_maps[op.final_ofm.tensor]
+            kept = runs[v - step.start].kept_rows
+            buffers.append(
+                Buffer(
+                    kind=BufferKind.ROLLING,
+                    name=fm.name,
+                    tensor=fm.id,
+                    memory=cache,
+                    rows=kept,
+                    size_bytes=align_up(kept * fm.row_bytes),
+                    first_step=index,
+                    end_step=index + 1,
+                )
+            )
+        if detail.modes[v - step.start] is WeightMode.RESIDENT:
+            rows, _ = sizes_of(segments, step, v)
+            places = segments.places_of(v, step.start, step.end, homes)
+            buffers.append(
+                Buffer(
+                    kind=BufferKind.WEIGHTS,
+                    name=f"weights of {op.name or v}",
+                    tensor=v,
+                    memory=cache,
+                    rows=0,
+                    size_bytes=align_up(segments.kernels.weights(v, rows, places).total),
+                    first_step=index,
+                    end_step=index + 1,
+                )
+            )
+    return buffers
+
+
+def _allocate(
+    buffers: list[Buffer], budget_memory: str, limit: int | None
+) -> tuple[tuple[str, Allocation], ...]:
+    memories = sorted({buffer.memory for buffer in buffers})
+    result = []
+    for memory in memories:
+        ranges = [buffer.live for buffer in buffers if buffer.memory == memory]
+        bound = limit if memory == budget_memory else None
+        result.append((memory, allocate(ranges, limit_bytes=bound)))
+    return tuple(result)

@@ -1,0 +1,177 @@
+"""Independent check of a plan: everything is derived again from the graph, nothing from the search.
+
+``check_plan`` looks at structure, budget and buffers; ``replay`` runs every chain row by row
+through its rolling buffers and reads version tags: a row that is missing, stale or overwritten
+too early is a fault, whatever the formulas of the planner say.
+"""
+
+from __future__ import annotations
+
+from npusched.graph.opgraph import OpGraph
+from npusched.graph.types import NOT_STORED, Placement, ScheduledOp
+from npusched.hardware import Target
+from npusched.memory import check_allocation
+from npusched.schedule.rows import Policy
+from npusched.schedule.types import Buffer, BufferKind, Plan, Segment
+
+
+def check_plan(graph: OpGraph, target: Target, plan: Plan) -> list[str]:
+    """Return what is wrong with ``plan``, one sentence per fault; [] if it holds.
+
+    Checked: every op runs once, in order; segments of several ops are NPU chains; every read and
+    write finds a buffer that is alive and large enough; graph inputs live from the start and
+    outputs to the end; addresses (``check_allocation``); the budget; rolling rows (``replay``).
+    """
+    faults = _coverage(graph, plan)
+    if faults:
+        return faults
+    for index, segment in enumerate(plan.segments):
+        faults += _segment(graph, plan, index, segment)
+        if len(segment.ops) > 1:
+            faults += replay(graph, plan, index, segment)
+    faults += _edges(graph, plan)
+    faults += _addresses(target, plan)
+    return faults
+
+
+def _coverage(graph: OpGraph, plan: Plan) -> list[str]:
+    ran = [op for segment in plan.segments for op in segment.ops]
+    if ran != list(range(len(graph.ops))):
+        return [f"ops run as {ran[:8]}…, not each once in order ({len(graph.ops)} ops)"]
+    return []
+
+
+def _segment(graph: OpGraph, plan: Plan, index: int, segment: Segment) -> list[str]:
+    faults = []
+    inner = {graph.ops[v].final_ofm.tensor for v in segment.ops[:-1]}
+    for v in segment.ops:
+        op = graph.ops[v]
+        if len(segment.ops) > 1 and op.placement is not Placement.NPU:
+            faults.append(f"segment {index} chains op {v}, which runs on the CPU")
+        for access in (*op.reads, *op.writes):
+            fm = graph.feature_maps.get(access.tensor)
+            if access.tensor == NOT_STORED or fm is None or fm.is_constant:
+                continue
+            kind = BufferKind.ROLLING if access.tensor in inner else BufferKind.FEATURE_MAP
+            buffer = _find(plan, kind, access.tensor, index)
+            if buffer is None:
+                faults.append(f"op {v}: no {kind.value} buffer of {fm.name!r} in segment {index}")
+                continue
+            rows = fm.shape[1] * fm.shape[0] if kind is BufferKind.FEATURE_MAP else buffer.rows
+            if buffer.size_bytes < rows * fm.row_bytes:
+                faults.append(f"{fm.name!r}: {buffer.size_bytes} bytes for {rows} rows")
+    for tensor in inner:
+        readers = {r for r in graph.readers[tensor] if r not in segment.ops}
+        if readers or graph.feature_maps[tensor].is_graph_output:
+            faults.append(f"segment {index} drops {graph.feature_maps[tensor].name!r}, still read")
+    return faults
+
+
+def _find(plan: Plan, kind: BufferKind, tensor: int, step: int) -> Buffer | None:
+    for buffer in plan.buffers:
+        alive = buffer.first_step <= step < buffer.end_step
+        if buffer.kind is kind and buffer.tensor == tensor and alive:
+            return buffer
+    return None
+
+
+def _edges(graph: OpGraph, plan: Plan) -> list[str]:
+    """Values survive from their writer to their last reader, graph edges included."""
+    faults = []
+    where = {v: index for index, segment in enumerate(plan.segments) for v in segment.ops}
+    for buffer in plan.buffers:
+        if buffer.kind is not BufferKind.FEATURE_MAP:
+            continue
+        fm = graph.feature_maps[buffer.tensor]
+        users = [where[v] for v in (*graph.writers[fm.id], *graph.readers[fm.id])]
+        first = 0 if fm.is_graph_input or fm.is_persistent else min(users, default=0)
+        last = (
+            len(plan.segments) - 1
+            if fm.is_graph_output or fm.is_persistent
+            else max(users, default=0)
+        )
+        if buffer.first_step > first or buffer.end_step <= last:
+            faults.append(
+                f"{fm.name!r} is kept in [{buffer.first_step}, {buffer.end_step}), "
+                f"needed in [{first}, {last}]"
+            )
+    return faults
+
+
+def _addresses(target: Target, plan: Plan) -> list[str]:
+    faults = []
+    for memory, allocation in plan.allocations:
+        ranges = [buffer.live for buffer in plan.in_memory(memory)]
+        faults += check_allocation(ranges, allocation.offsets, limit_bytes=allocation.peak_bytes)
+        if memory == plan.budget_memory:
+            shared = target.roles.const == target.roles.arena == target.roles.cache
+            constants = plan.constant_bytes if shared else 0
+            if allocation.peak_bytes + constants != plan.sram_peak_bytes:
+                faults.append(f"the peak is {allocation.peak_bytes}, not {plan.sram_peak_bytes}")
+    if plan.budget_bytes is not None and plan.sram_peak_bytes > plan.budget_bytes:
+        faults.append(f"{plan.sram_peak_bytes} bytes used of {plan.budget_bytes}")
+    return faults
+
+
+def replay(graph: OpGraph, plan: Plan, index: int, segment: Segment) -> list[str]:
+    """Run one chain row by row; slot ``row mod R`` of a buffer remembers which row it holds."""
+    rolling = []
+    for v in segment.ops[:-1]:
+        buffer = _find(plan, BufferKind.ROLLING, graph.ops[v].final_ofm.tensor, index)
+        if buffer is None or buffer.rows < 1:
+            return [f"segment {index}: op {v} has no rolling buffer"]
+        rolling.append(buffer.rows)
+    chain = _Chain([graph.ops[v] for v in segment.ops], segment, rolling)
+    chain.make(len(segment.ops) - 1, graph.ops[segment.ops[-1]].ofm.shape[1])
+    return [f"segment {index}: {fault}" for fault in chain.faults[:3]]
+
+
+class _Chain:
+    """Executes a chain on row numbers instead of data."""
+
+    def __init__(self, ops: list[ScheduledOp], segment: Segment, rolling: list[int]) -> None:
+        self.ops, self.rolling = ops, rolling
+        self.heights = [run.stripe_rows for run in segment.runs]
+        self.demand = segment.policy is Policy.DEMAND
+        self.done = [0] * len(ops)
+        self.slots: list[dict[int, int]] = [{} for _ in ops]
+        self.faults: list[str] = []
+
+    def make(self, k: int, upto: int) -> None:
+        """Let op k produce rows until ``upto`` of them exist."""
+        op = self.ops[k]
+        rows = op.ofm.shape[1]
+        while self.done[k] < upto:
+            start = self.done[k]
+            end = min(start + self.heights[k], rows)
+            if self.demand:
+                end = min(end, upto)
+            if k:
+                low, high = _reads(op, self.ops[k - 1].ofm.shape[1], start, end)
+                self.make(k - 1, high)
+                self._read(k - 1, low, high)
+            if k < len(self.ops) - 1:
+                if end - start > self.rolling[k]:
+                    self.faults.append(f"op {k} writes {end - start} rows into {self.rolling[k]}")
+                for row in range(start, end):
+                    self.slots[k][row % self.rolling[k]] = row
+            self.done[k] = end
+
+    def _read(self, k: int, low: int, high: int) -> None:
+        if high - low > self.rolling[k]:
+            self.faults.append(f"{high - low} rows read through a buffer of {self.rolling[k]}")
+        for row in range(low, high):
+            held = self.slots[k].get(row % self.rolling[k])
+            if held != row:
+                self.faults.append(f"row {row} of op {k} is gone: its slot holds {held}")
+
+
+def _reads(op: ScheduledOp, available: int, start: int, end: int) -> tuple[int, int]:
+    """Rows of the chain's value that rows [start, end) of ``op`` need."""
+    kernel = op.kernel
+    if available == 1:
+        return 0, 1
+    low = start * kernel.stride_h - kernel.pad_top
+    high = (end - 1) * kernel.stride_h - kernel.pad_top + (kernel.h - 1) * kernel.dilation_h + 1
+    low, high = max(low, 0), min(high, available)
+    return min(low, max(high - 1, 0)), max(high, 1)

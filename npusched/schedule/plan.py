@@ -1,0 +1,120 @@
+"""From a graph and a budget to a plan with addresses: search, assemble, allocate, repeat.
+
+``plan_graph`` reads top to bottom: state the problem, find the cheapest segments that fit, give
+every buffer an address; if the addresses do not fit although the live sums do, ask for the next
+cheaper peak. What no plan can do is an ``InfeasibleError`` with the figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from npusched.graph.opgraph import OpGraph
+from npusched.hardware import Target
+from npusched.memory import ALIGNMENT_BYTES
+from npusched.schedule.assemble import assemble, constant_bytes
+from npusched.schedule.infeasible import infeasible
+from npusched.schedule.kernels import Kernels, WeightSizes
+from npusched.schedule.objective import Goal, Objective
+from npusched.schedule.search import Search, Solution
+from npusched.schedule.segments import SEGMENT_CAP, Segments
+from npusched.schedule.types import Bound, Plan, Proof
+
+ALLOCATION_TRIES = 64
+"""Plans tried when addresses fragment, each with a lower live sum than the one before."""
+
+
+@dataclass(slots=True)
+class Planner:
+    """The search of one graph on one target, ready for any number of budgets."""
+
+    segments: Segments
+    search: Search
+    constant_bytes: int
+    budget_memory: str
+
+    @classmethod
+    def of(
+        cls,
+        graph: OpGraph,
+        target: Target,
+        sizes: WeightSizes,
+        *,
+        objective: Objective | None = None,
+        cap: int = SEGMENT_CAP,
+    ) -> Planner:
+        """State the problem. ``cap``: most ops in a chain (1 = no chains)."""
+        kernels = Kernels(graph, target, sizes, objective or Objective())
+        segments = Segments(kernels, cap=cap)
+        memory = target.roles.cache
+        return cls(
+            segments=segments,
+            search=Search(segments.problem(memory)),
+            constant_bytes=constant_bytes(kernels, segments),
+            budget_memory=memory,
+        )
+
+    def plan(self, budget_bytes: int | None) -> Plan:
+        """Return the best plan within the budget. Raises InfeasibleError if there is none.
+
+        The budget counts the arena with graph inputs and outputs; with constants in the same
+        memory (Sram_Only) those too; with a staging memory of its own (Dedicated_Sram) only that.
+        """
+        limit = None if budget_bytes is None else budget_bytes - self.shared_bytes
+        if self.segments.kernels.objective.goal is Goal.SRAM:
+            smallest = self.search.smallest().peak_bytes
+            limit = smallest if limit is None else min(limit, smallest)
+        best: Solution | None = None
+        for _ in range(ALLOCATION_TRIES):
+            solution = self.search.solve(limit) if limit is None or limit >= 0 else None
+            if solution is None:
+                break
+            best = best or solution
+            plan = self._assemble(solution, budget_bytes)
+            if budget_bytes is None or plan.sram_peak_bytes <= budget_bytes:
+                return self._with_bound(plan, best, solution)
+            limit = solution.peak_bytes - ALIGNMENT_BYTES
+        assert budget_bytes is not None
+        solution, plan = self._smallest()
+        if plan.sram_peak_bytes > budget_bytes:
+            raise infeasible(
+                self.segments, solution, plan.sram_peak_bytes, budget_bytes, self.shared_bytes
+            )
+        return self._with_bound(plan, best or solution, solution)
+
+    def smallest_budget_bytes(self) -> int:
+        """A budget that has a plan with addresses, and by live sums no smaller one has."""
+        return self._smallest()[1].sram_peak_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """Constants that lie in the budget memory and count against the budget."""
+        roles = self.segments.target.roles
+        return self.constant_bytes if roles.const == roles.arena == roles.cache else 0
+
+    def _smallest(self) -> tuple[Solution, Plan]:
+        """The cheapest plan of the least peak, with addresses."""
+        solution = self.search.solve(self.search.smallest().peak_bytes)
+        assert solution is not None
+        return solution, self._assemble(solution, None)
+
+    def _assemble(self, solution: Solution, budget_bytes: int | None) -> Plan:
+        return assemble(
+            self.segments, solution, budget_bytes, self.constant_bytes, self.shared_bytes
+        )
+
+    def _with_bound(self, plan: Plan, best: Solution, solution: Solution) -> Plan:
+        """State how far the plan may be from the best one of its scope."""
+        gap = solution.score / best.score - 1 if best.score else 0.0
+        notes = plan.notes
+        proof = Proof.OPTIMAL if gap == 0 else Proof.BOUNDED
+        if solution.capped:
+            proof = Proof.FEASIBLE
+        if solution is not best:
+            notes = (*notes, "the cheapest plan did not pack; the next cheaper peak was taken")
+        scope = (
+            f"this op order, linear chains of at most {self.segments.cap} ops, "
+            "every number of stripes, weights streamed or resident"
+        )
+        bound = Bound(objective=best.score, gap=gap, proof=proof, scope=scope)
+        return replace(plan, bound=bound, notes=notes)

@@ -1,0 +1,239 @@
+"""Which segments exist and how each may run: the problem that the search solves.
+
+A segment is one op run whole, or a linear chain of ops run in stripes whose intermediate rows
+stay in rolling buffers. For a chain every stripe height (see ``stripe_candidates``), both row
+policies, and for every op streamed or resident weights are options; the exact Pareto front of
+(bytes, score) over all of them is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from npusched.graph.opgraph import OpGraph
+from npusched.graph.types import Placement
+from npusched.hardware import Target
+from npusched.memory import align_up
+from npusched.schedule.kernels import Kernels, Places, Sizes
+from npusched.schedule.lifetimes import Lifetime, lifetimes
+from npusched.schedule.rows import (
+    Policy,
+    Run,
+    last_run,
+    producer_run,
+    stripe_candidates,
+)
+from npusched.schedule.search import Homes, Item, Option, Problem, pareto
+from npusched.schedule.stripes import touched_maps, window_of
+from npusched.schedule.types import WeightMode
+
+SEGMENT_CAP = 12
+"""Most ops in a chain (PLANNER §8: optimal segments had at most 6 ops on nearly all networks)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """How a segment runs: final stripe height, row policy, and each op's weight mode."""
+
+    stripe_rows: int
+    policy: Policy
+    modes: tuple[WeightMode, ...]
+
+
+Entry = tuple[int, float, tuple[WeightMode, ...]]
+"""(bytes, score, weight modes) of a suffix of a chain."""
+
+
+class Segments:
+    """Segments of one graph on one target: what the search asks for, remembered."""
+
+    def __init__(self, kernels: Kernels, *, cap: int = SEGMENT_CAP) -> None:
+        self.kernels = kernels
+        self.graph: OpGraph = kernels.graph
+        self.target: Target = kernels.target
+        self.cap = cap
+        self.lives: dict[int, Lifetime] = lifetimes(self.graph, self.target)
+        self.tensors = sorted(self.lives)
+        self._index = {tensor: k for k, tensor in enumerate(self.tensors)}
+        self._chains: dict[tuple[int, int, Policy], list[Run]] = {}
+        self._suffixes: dict[tuple[object, ...], list[Entry]] = {}
+        self._links = [self._linked(v) for v in range(len(self.graph.ops) - 1)]
+
+    def problem(self, budget_memory: str) -> Problem:
+        """The search problem over these segments."""
+        return Problem(
+            op_count=len(self.graph.ops),
+            items=tuple(
+                Item(life.size_bytes, life.first, life.last, life.homes)
+                for life in (self.lives[tensor] for tensor in self.tensors)
+            ),
+            budget_memory=budget_memory,
+            ends=self.ends,
+            touched=self.touched,
+            options=self.options,
+        )
+
+    def ends(self, i: int) -> Sequence[int]:
+        """Last ops of the segments that start at op i."""
+        j = i
+        while j + 1 < len(self.graph.ops) and j + 1 - i < self.cap and self._links[j]:
+            j += 1
+        return range(i, j + 1)
+
+    def touched(self, i: int, j: int) -> tuple[int, ...]:
+        """Items whose home the segment's cost depends on: those with a choice that it touches."""
+        found = {
+            self._index[tensor]
+            for v in range(i, j + 1)
+            for tensor in touched_maps(self.graph.ops[v])
+            if tensor in self.lives
+            and len(self.lives[tensor].homes) > 1
+            and not self._internal(tensor, i, j)
+        }
+        return tuple(sorted(found))
+
+    def options(self, i: int, j: int, homes: Homes) -> list[Option]:
+        """Pareto front of ways to run segment [i..j], by rising bytes."""
+        places = {self.tensors[item]: memory for item, memory in homes}
+        if i == j:
+            own = self._internal_bytes(i)
+            entries = self._entries(i, self._whole_rows(i), None, i, j, places)
+            return [
+                Option(own + size, score, Detail(self._whole_rows(i), Policy.ALIGNED, modes))
+                for size, score, modes in entries
+            ]
+        found: list[Option] = []
+        for stripe_rows in stripe_candidates(window_of(self.graph.ops[j]).ofm_rows):
+            for policy in Policy:
+                runs = self.chain(i, j, stripe_rows, policy)
+                rolling = self._rolling_bytes(i, j, runs)
+                for size, score, modes in self._suffix(i, i, j, stripe_rows, policy, places):
+                    found.append(Option(rolling + size, score, Detail(stripe_rows, policy, modes)))
+        return pareto(found)
+
+    def chain(self, i: int, j: int, stripe_rows: int, policy: Policy) -> list[Run]:
+        """Runs of the ops of chain [i..j], first op first."""
+        runs = self._chains.setdefault((j, stripe_rows, policy), [])
+        if not runs:
+            runs.append(last_run(window_of(self.graph.ops[j]).ofm_rows, stripe_rows))
+        while len(runs) < j - i + 1:
+            consumer = self.graph.ops[j - len(runs) + 1]
+            runs.append(producer_run(runs[-1], window_of(consumer), policy))
+        return runs[: j - i + 1][::-1]
+
+    def places_of(self, v: int, i: int, j: int, homes: Mapping[int, str]) -> Places:
+        """Memories of op v's feature maps inside segment [i..j]."""
+        places = []
+        for tensor in touched_maps(self.graph.ops[v]):
+            life = self.lives.get(tensor)
+            if life is None:
+                memory = self.target.roles.const
+            elif self._internal(tensor, i, j):
+                memory = self.target.roles.cache
+            else:
+                memory = homes.get(tensor, life.homes[0])
+            places.append((tensor, memory))
+        return Places(tuple(places))
+
+    def _whole_rows(self, v: int) -> int:
+        return window_of(self.graph.ops[v]).ofm_rows
+
+    def _internal(self, tensor: int, i: int, j: int) -> bool:
+        """True if the tensor is made in [i..j] and not needed after it."""
+        life = self.lives[tensor]
+        return i <= life.first and life.last <= j
+
+    def _internal_bytes(self, v: int) -> int:
+        """Bytes of results of op v that nobody reads: alive only while it runs."""
+        return sum(
+            self.lives[access.tensor].size_bytes
+            for access in self.graph.ops[v].writes
+            if access.tensor in self.lives and self._internal(access.tensor, v, v)
+        )
+
+    def _rolling_bytes(self, i: int, j: int, runs: Sequence[Run]) -> int:
+        total = 0
+        for offset in range(j - i):
+            fm = self.graph.feature_maps[self.graph.ops[i + offset].final_ofm.tensor]
+            total += align_up(runs[offset].kept_rows * fm.row_bytes)
+        return total
+
+    def _suffix(
+        self,
+        v: int,
+        i: int,
+        j: int,
+        stripe_rows: int,
+        policy: Policy,
+        homes: Mapping[int, str],
+    ) -> list[Entry]:
+        """Front of weight choices for ops v..j of chain [i..j]; shared by chains of other i."""
+        first = max(v, i)
+        needed = {
+            t
+            for w in range(first, j + 1)
+            for t in touched_maps(self.graph.ops[w])
+            if t in homes and not self._internal(t, min(i, first), j)
+        }
+        # Op v reads memory only if the chain starts with it: that is part of the key.
+        key = (v, v == i, j, stripe_rows, policy, tuple(sorted((t, homes[t]) for t in needed)))
+        known = self._suffixes.get(key)
+        if known is None:
+            runs = self.chain(v, j, stripe_rows, policy)
+            sizes = tuple(runs[0].sizes(window_of(self.graph.ops[v])))
+            mine = self._entries(v, runs[0].stripe_rows, sizes, i, j, homes)
+            if v == j:
+                known = mine
+            else:
+                rest = self._suffix(v + 1, i, j, stripe_rows, policy, homes)
+                known = _merge(mine, rest)
+            self._suffixes[key] = known
+        return known
+
+    def _entries(
+        self,
+        v: int,
+        stripe_rows: int,
+        sizes: Sizes | None,
+        i: int,
+        j: int,
+        homes: Mapping[int, str],
+    ) -> list[Entry]:
+        """Op v alone: streamed weights, and resident ones where that lowers the score."""
+        places = self.places_of(v, i, j, homes)
+        streamed = self._cost(v, stripe_rows, sizes, places, WeightMode.STREAMED)
+        entries: list[Entry] = [(0, streamed, (WeightMode.STREAMED,))]
+        op = self.graph.ops[v]
+        apart = self.target.roles.const != self.target.roles.cache
+        if op.weights is not None and apart and op.placement is Placement.NPU:
+            resident = self._cost(v, stripe_rows, sizes, places, WeightMode.RESIDENT)
+            if resident < streamed:
+                size = align_up(self.kernels.weights(v, stripe_rows, places).total)
+                entries.append((size, resident, (WeightMode.RESIDENT,)))
+        return entries
+
+    def _cost(
+        self, v: int, stripe_rows: int, sizes: Sizes | None, places: Places, mode: WeightMode
+    ) -> float:
+        if sizes is None:
+            return self.kernels.whole(v, places, mode).score
+        return self.kernels.run(v, stripe_rows, sizes, places, mode).score
+
+    def _linked(self, v: int) -> bool:
+        return self.graph.stops[v + 1] is None
+
+
+def _merge(mine: Sequence[Entry], rest: Sequence[Entry]) -> list[Entry]:
+    """Pareto front of all sums of one entry of each list."""
+    sums = [
+        (a_size + b_size, a_score + b_score, a_modes + b_modes)
+        for a_size, a_score, a_modes in mine
+        for b_size, b_score, b_modes in rest
+    ]
+    sums.sort(key=lambda entry: (entry[0], entry[1]))
+    front: list[Entry] = []
+    for entry in sums:
+        if not front or entry[1] < front[-1][1]:
+            front.append(entry)
+    return front
