@@ -73,6 +73,16 @@ def read_sources(database: DebugDatabase, op_counts: Sequence[int] = ()) -> tupl
     )
 
 
+def read_placed(database: DebugDatabase, op_counts: Sequence[int] = ()) -> frozenset[SourceRef]:
+    """Return the source ops that have a scheduled op (fused and CPU ones included)."""
+    used = set(database.table("perf").ints("source_id"))
+    return frozenset(
+        source.ref
+        for source in read_sources(database, op_counts)
+        if source.id in used and source.ref is not None
+    )
+
+
 def read_optimised(database: DebugDatabase) -> tuple[VelaOptimised, ...]:
     """Return the operators after rewriting."""
     table = database.table("optimised")

@@ -126,8 +126,9 @@ class StreamOp:
 
     ``offset_bytes`` counts from the first command word, as the debug database's ``queue`` does.
     ``weights`` and ``scales`` have one range per stream that is in use (cores of a U65-512, weight
-    decoders of a U85). ``ofm_depth`` is 0 for what is not a kernel. ``source`` and ``destination``
-    are those of a DMA; for strided DMAs the length is the sum of all pieces.
+    decoders of a U85). ``ofm_depth`` and ``ofm_block_depth`` (channels) are 0 for what is not a
+    kernel; ``is_part_kernel``: weights are walked part-kernel first. ``source`` and
+    ``destination`` are those of a DMA; for strided DMAs the length is the sum of all pieces.
     """
 
     kind: StreamOpKind
@@ -135,6 +136,8 @@ class StreamOp:
     parameter: int = 0
     value: int = 0
     ofm_depth: int = 0
+    ofm_block_depth: int = 0
+    is_part_kernel: bool = False
     weights: tuple[AddressRange, ...] = ()
     scales: tuple[AddressRange, ...] = ()
     source: AddressRange | None = None
@@ -328,8 +331,17 @@ def _kernel(
             registers.get(Register.SCALE_REGION, 0),
             *((Register.SCALE_BASE,) if is_u85 else (Register.SCALE_BASE, third)),
         )
-    depth = registers.get(Register.OFM_DEPTH_M1, 0) + 1
-    return StreamOp(kind, offset, parameter, parameter, depth, weights, scales)
+    return StreamOp(
+        kind,
+        offset,
+        parameter,
+        parameter,
+        ofm_depth=registers.get(Register.OFM_DEPTH_M1, 0) + 1,
+        ofm_block_depth=registers.get(Register.OFM_BLOCK_DEPTH_M1, 0) + 1,
+        is_part_kernel=bool(registers.get(Register.KERNEL_STRIDE, 0) & 4),
+        weights=weights,
+        scales=scales,
+    )
 
 
 def _dma(offset: int, parameter: int, registers: Registers) -> StreamOp:

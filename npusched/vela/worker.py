@@ -29,8 +29,8 @@ from npusched.vela.protocol import (
     Request,
 )
 
-MEMORY_LIMIT_BYTES = 6 << 30
-"""Address space of the worker. Vela needs about 2 GiB for 66,000 scheduled ops."""
+MEMORY_LIMIT_BYTES = 4 << 30
+"""Address space of the worker. Vela and its tables need about 1.1 GiB for 66,000 scheduled ops."""
 
 _GRACE_S = 2.0
 
