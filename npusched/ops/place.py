@@ -25,6 +25,9 @@ _CONVOLUTIONS = frozenset({OpKind.CONV_2D, OpKind.DEPTHWISE_CONV_2D})
 _KEEPS_ACTIVATION = frozenset({OpKind.LSTM, OpKind.UNIDIRECTIONAL_SEQUENCE_LSTM})
 """Kinds whose activation option is part of the op, not an op that follows."""
 
+COMPILED_CODE = "ethos-u"
+"""Custom code of an op that Vela has made of others: it runs on the NPU as it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class DilatedConvolution:
@@ -136,6 +139,8 @@ def dilated_convolutions(
 
 
 def _own_reasons(operands: Operands, family: Family) -> tuple[Reason, ...]:
+    if operands.op.custom_code == COMPILED_CODE:
+        return ()
     limits = limits_of(operands.kind, family)
     if limits is None:
         return (_no_path(operands, family),)

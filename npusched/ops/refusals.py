@@ -24,7 +24,7 @@ from npusched.ir.options import (
 )
 from npusched.ops.constraint import RULES_VERSION, Reason, shape_text
 from npusched.ops.operands import Operands
-from npusched.ops.roles import Role
+from npusched.ops.roles import INPUT_ROLES, Role
 
 Check = Callable[[Operands], str | None]
 """Returns what is wrong with an op, as text, or None."""
@@ -97,7 +97,8 @@ def _infinite_scale(operands: Operands) -> str | None:
 
 def _first_input_missing(operands: Operands) -> str | None:
     op = operands.op
-    if not op.inputs or not op.outputs:
+    roles = INPUT_ROLES.get(op.kind, (Role.IFM,))
+    if not op.inputs or not op.outputs or Role.IFM not in roles:
         return None
     return "lacks its first input" if operands.get(Role.IFM) is None else None
 
