@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from npusched.ir import DataType, Quantization
+
+if TYPE_CHECKING:
+    from npusched.ops.macs import HostWork
 
 Shape4: TypeAlias = tuple[int, int, int, int]
 """(n, h, w, c)"""
@@ -322,7 +325,8 @@ class ScheduledOp:
     the accumulators that the op before left (U85); ``write_ofm`` False: leaves its own there.
     ``accumulator_scaled`` is Vela's flag that selects 40-bit accumulators for 16-bit data
     (VELA_SPEC_2 §3). CPU ops may have any number of ``ifms``, and list all their results in
-    ``ofms``; NPU ops have exactly one. ``fusion_blocker`` says why the next op could not join.
+    ``ofms``; NPU ops have exactly one. ``host_work``: MACs and elements of a CPU op.
+    ``fusion_blocker`` says why the next op could not join.
     """
 
     id: int
@@ -346,6 +350,7 @@ class ScheduledOp:
     pieces: Pieces | None = None
     keep_accumulators: bool = False
     write_ofm: bool = True
+    host_work: HostWork | None = None
     name: str = ""
     fusion_blocker: str = ""
 

@@ -38,6 +38,8 @@ _SCALE_BYTES = 10
 _INPUT_COPY = "input_buffer_"
 """Name prefix of copies that Vela inserts to stage a graph input (VELA_SPEC_2 §5)."""
 
+_SCALAR = CostFm((1, 1, 1, 1), 8, False, None)
+_CPU_OP = CostOp(KernelKind.CPU, _SCALAR, _SCALAR)
 _FUSED = ACTIVATIONS | {KernelKind.TRANSPOSE, KernelKind.REVERSE}
 
 
@@ -221,12 +223,17 @@ def _row(tables: _Joined, target: Target, key: str) -> VelaRow:
 def cost_op_from_row(
     tables: _Joined, target: Target, key: str, *, on_npu: bool, stripe: bool = False
 ) -> CostOp:
-    """Describe a row to the cost functions; ``stripe`` with the stripe's shapes."""
+    """Describe a row to the cost functions; ``stripe`` with the stripe's shapes.
+
+    CPU rows cost Vela nothing and may lack shapes: they become an op of one element.
+    """
+    if not on_npu:
+        return _CPU_OP
     debug = tables.debug[key]
-    kind = kind_of(tables.perf[key]["operator"]) if on_npu else KernelKind.CPU
+    kind = kind_of(tables.perf[key]["operator"])
     ofm = _must(map_of(debug, target, "ofm", stripe=stripe))
     ifm = map_of(debug, target, "ifm", stripe=stripe) or ofm
-    subs = _subs(tables, target, key, ofm) if on_npu else ()
+    subs = _subs(tables, target, key, ofm)
     kernel = kernel_of(debug)
     lut_bytes = sum(int(debug.get(f"{name}Lut_write") or 0) for name in ("shram", "lutram"))
     uses_lut = lut_bytes or any(sub.kind is KernelKind.LUT for sub in subs)
