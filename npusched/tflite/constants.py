@@ -81,9 +81,10 @@ class Constants:
         if dtype is DataType.BFLOAT16:
             self._take(4 * len(raw), where)
             halves = np.frombuffer(raw[: len(raw) // 2 * 2], "<u2")
-            return (halves.astype(np.uint32) << 16).view(np.float32)
+            wide: Array = np.left_shift(halves.astype(np.uint32), 16).view(np.float32)
+            return wide
         if dtype is DataType.BOOL:
-            return np.frombuffer(raw, np.uint8) != 0
+            return np.frombuffer(raw, np.uint8).astype(np.bool_)
         usable = len(raw) // kind.itemsize * kind.itemsize
         return np.frombuffer(raw[:usable], kind)
 

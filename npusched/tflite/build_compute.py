@@ -1,0 +1,444 @@
+"""Builder methods of the ops with weights, and of pools, reductions and matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from npusched.ir import ActivationKind, DataType, OpKind, Padding
+from npusched.ir.options import (
+    BatchMatMulOptions,
+    ConvOptions,
+    FullyConnectedOptions,
+    PoolOptions,
+    ReduceOptions,
+)
+from npusched.tflite.graph_builder import GraphBuilder, Pair, Ref, TypeName, pair, type_of
+from npusched.tflite.quantize import Spread, normal, quantize_weights
+
+_WEIGHT_TYPES = {
+    DataType.UINT8: DataType.UINT8,
+    DataType.FLOAT32: DataType.FLOAT32,
+    DataType.FLOAT16: DataType.FLOAT32,
+}
+
+
+class ComputeBuilder(GraphBuilder):
+    """Convolutions, fully connected layers, pools, reductions, matrix products."""
+
+    def weights(
+        self,
+        shape: tuple[int, ...],
+        ifm: Ref,
+        *,
+        fan_in: int,
+        axis: int | None,
+        dtype: TypeName | None = None,
+        values: npt.ArrayLike | None = None,
+        name: str = "",
+    ) -> tuple[Ref, tuple[float, ...]]:
+        """Add weights (given in real numbers, or random) and return them with their scales.
+
+        Random weights make results of about std 1 from ``fan_in`` products with ``ifm``. uint8
+        weights are per tensor, whatever ``axis`` says.
+        """
+        kind = type_of(dtype) if dtype is not None else _WEIGHT_TYPES.get(ifm.dtype, DataType.INT8)
+        if values is not None:
+            real = np.asarray(values, np.float64).reshape(shape)
+        else:
+            deviation = float(fan_in * max(ifm.spread.power, 1e-6)) ** -0.5
+            real = normal(self.file.seed, self.file.next_salt(), shape) * deviation
+        split = None if kind is DataType.UINT8 else axis
+        stored, scales, zeros = quantize_weights(real, kind, split)
+        ref = self.const(
+            stored, kind, name=name, scale=scales or None, zero_point=zeros or 0, axis=split or 0
+        )
+        return ref, scales
+
+    def bias(
+        self,
+        channels: int,
+        ifm: Ref,
+        weight_scales: tuple[float, ...],
+        *,
+        values: npt.ArrayLike | None = None,
+        name: str = "",
+    ) -> Ref:
+        """Add a bias in real numbers (random, std 0.1): int32, int64 for int16 ifms, or float32."""
+        if values is None:
+            real = 0.1 * normal(self.file.seed, self.file.next_salt(), (channels,))
+        else:
+            real = np.asarray(values, np.float64).reshape(channels)
+        if ifm.scale is None or not weight_scales:
+            return self.const(real, "float32", name=name)
+        scales = [float(np.float32(ifm.scale * s)) for s in weight_scales]
+        stored = np.rint(real / (np.asarray(scales) if len(scales) > 1 else scales[0]))
+        kind = "int64" if ifm.dtype is DataType.INT16 else "int32"
+        return self.const(stored, kind, name=name, scale=scales, zero_point=0)
+
+    def conv2d(
+        self,
+        x: Ref,
+        out_channels: int,
+        kernel: Pair = 3,
+        *,
+        stride: Pair = 1,
+        padding: Padding | str = Padding.SAME,
+        dilation: Pair = 1,
+        groups: int = 1,
+        activation: ActivationKind | str = ActivationKind.NONE,
+        bias: bool = True,
+        per_channel: bool = True,
+        weights: npt.ArrayLike | None = None,
+        bias_values: npt.ArrayLike | None = None,
+        weights_dtype: TypeName | None = None,
+        name: str = "",
+        dtype: TypeName | None = None,
+        scale: float | None = None,
+        zero_point: int | None = None,
+    ) -> Ref:
+        """CONV_2D; ``weights`` are real numbers in OHWI order."""
+        kernel_h, kernel_w = pair(kernel)
+        depth = x.shape[3] // groups
+        label = name or f"conv_2d{len(self.ops)}"
+        w, scales = self.weights(
+            (out_channels, kernel_h, kernel_w, depth),
+            x,
+            fan_in=kernel_h * kernel_w * depth,
+            axis=0 if per_channel else None,
+            dtype=weights_dtype,
+            values=weights,
+            name=f"{label}/weights",
+        )
+        has_bias = bias or bias_values is not None
+        b = (
+            self.bias(out_channels, x, scales, values=bias_values, name=f"{label}/bias")
+            if has_bias
+            else None
+        )
+        options = ConvOptions(
+            padding=Padding(padding),
+            stride_h=pair(stride)[0],
+            stride_w=pair(stride)[1],
+            dilation_h=pair(dilation)[0],
+            dilation_w=pair(dilation)[1],
+            activation=ActivationKind(activation),
+        )
+        return self.apply(
+            OpKind.CONV_2D,
+            [x, w, *([b] if b else [])],
+            options,
+            name=label,
+            dtype=dtype,
+            spread=Spread(),
+            activation=options.activation,
+            scale=scale,
+            zero_point=zero_point,
+        )
+
+    def depthwise_conv2d(
+        self,
+        x: Ref,
+        kernel: Pair = 3,
+        *,
+        multiplier: int = 1,
+        stride: Pair = 1,
+        padding: Padding | str = Padding.SAME,
+        dilation: Pair = 1,
+        activation: ActivationKind | str = ActivationKind.NONE,
+        bias: bool = True,
+        per_channel: bool = True,
+        weights: npt.ArrayLike | None = None,
+        bias_values: npt.ArrayLike | None = None,
+        weights_dtype: TypeName | None = None,
+        name: str = "",
+        dtype: TypeName | None = None,
+        scale: float | None = None,
+        zero_point: int | None = None,
+    ) -> Ref:
+        """DEPTHWISE_CONV_2D; ``weights`` are real numbers of shape 1, h, w, channels."""
+        kernel_h, kernel_w = pair(kernel)
+        channels = x.shape[3] * multiplier
+        label = name or f"depthwise_conv_2d{len(self.ops)}"
+        w, scales = self.weights(
+            (1, kernel_h, kernel_w, channels),
+            x,
+            fan_in=kernel_h * kernel_w,
+            axis=3 if per_channel else None,
+            dtype=weights_dtype,
+            values=weights,
+            name=f"{label}/weights",
+        )
+        inputs = [x, w]
+        if bias or bias_values is not None:
+            inputs.append(self.bias(channels, x, scales, values=bias_values, name=f"{label}/bias"))
+        options = ConvOptions(
+            padding=Padding(padding),
+            stride_h=pair(stride)[0],
+            stride_w=pair(stride)[1],
+            dilation_h=pair(dilation)[0],
+            dilation_w=pair(dilation)[1],
+            depth_multiplier=multiplier,
+            activation=ActivationKind(activation),
+        )
+        return self.apply(
+            OpKind.DEPTHWISE_CONV_2D,
+            inputs,
+            options,
+            name=label,
+            dtype=dtype,
+            spread=Spread(),
+            activation=options.activation,
+            scale=scale,
+            zero_point=zero_point,
+        )
+
+    def transpose_conv(
+        self,
+        x: Ref,
+        out_channels: int,
+        kernel: Pair = 3,
+        *,
+        stride: Pair = 2,
+        padding: Padding | str = Padding.SAME,
+        activation: ActivationKind | str = ActivationKind.NONE,
+        bias: bool = True,
+        per_channel: bool = True,
+        output_hw: tuple[int, int] | None = None,
+        weights: npt.ArrayLike | None = None,
+        name: str = "",
+        scale: float | None = None,
+        zero_point: int | None = None,
+    ) -> Ref:
+        """TRANSPOSE_CONV to ``output_hw`` (ifm * stride, plus kernel - stride if VALID)."""
+        (kernel_h, kernel_w), (stride_h, stride_w) = pair(kernel), pair(stride)
+        n, h, w_in, depth = x.shape
+        label = name or f"transpose_conv{len(self.ops)}"
+        grow = Padding(padding) is Padding.VALID
+        out_h, out_w = output_hw or (
+            h * stride_h + grow * max(kernel_h - stride_h, 0),
+            w_in * stride_w + grow * max(kernel_w - stride_w, 0),
+        )
+        w, scales = self.weights(
+            (out_channels, kernel_h, kernel_w, depth),
+            x,
+            fan_in=max(kernel_h * kernel_w * depth // (stride_h * stride_w), 1),
+            axis=0 if per_channel else None,
+            values=weights,
+            name=f"{label}/weights",
+        )
+        inputs = [self.const((n, out_h, out_w, out_channels), name=f"{label}/shape"), w, x]
+        if bias:
+            inputs.append(self.bias(out_channels, x, scales, name=f"{label}/bias"))
+        options = ConvOptions(
+            padding=Padding(padding),
+            stride_h=stride_h,
+            stride_w=stride_w,
+            activation=ActivationKind(activation),
+        )
+        return self.apply(
+            OpKind.TRANSPOSE_CONV,
+            inputs,
+            options,
+            name=label,
+            dtype=x.dtype,
+            spread=Spread(),
+            activation=options.activation,
+            scale=scale,
+            zero_point=zero_point,
+        )
+
+    def fully_connected(
+        self,
+        x: Ref,
+        units: int,
+        *,
+        activation: ActivationKind | str = ActivationKind.NONE,
+        bias: bool = True,
+        per_channel: bool = False,
+        keep_num_dims: bool = False,
+        weights: Ref | npt.ArrayLike | None = None,
+        weights_dtype: TypeName | None = None,
+        name: str = "",
+        dtype: TypeName | None = None,
+        scale: float | None = None,
+        zero_point: int | None = None,
+    ) -> Ref:
+        """FULLY_CONNECTED over the last axis; ``weights``: real numbers OI, or a tensor."""
+        depth = x.shape[-1]
+        label = name or f"fully_connected{len(self.ops)}"
+        scales: tuple[float, ...]
+        if isinstance(weights, Ref):
+            w, scales = weights, (weights.scale,) if weights.scale is not None else ()
+        else:
+            w, scales = self.weights(
+                (units, depth),
+                x,
+                fan_in=depth,
+                axis=0 if per_channel else None,
+                dtype=weights_dtype,
+                values=weights,
+                name=f"{label}/weights",
+            )
+        inputs: list[Ref | None] = [x, w]
+        if bias:
+            inputs.append(self.bias(units, x, scales, name=f"{label}/bias"))
+        options = FullyConnectedOptions(
+            activation=ActivationKind(activation), keep_num_dims=keep_num_dims
+        )
+        return self.apply(
+            OpKind.FULLY_CONNECTED,
+            inputs,
+            options,
+            name=label,
+            dtype=dtype,
+            spread=Spread(),
+            activation=options.activation,
+            scale=scale,
+            zero_point=zero_point,
+        )
+
+    def pool(
+        self,
+        kind: OpKind,
+        x: Ref,
+        filter_size: Pair = 2,
+        *,
+        stride: Pair | None = None,
+        padding: Padding | str = Padding.VALID,
+        activation: ActivationKind | str = ActivationKind.NONE,
+        name: str = "",
+        scale: float | None = None,
+        zero_point: int | None = None,
+    ) -> Ref:
+        """A pool of any kind; it keeps the quantisation of ``x`` unless told otherwise."""
+        size, step = pair(filter_size), pair(stride if stride is not None else filter_size)
+        options = PoolOptions(
+            padding=Padding(padding),
+            stride_h=step[0],
+            stride_w=step[1],
+            filter_h=size[0],
+            filter_w=size[1],
+            activation=ActivationKind(activation),
+        )
+        spread = x.spread
+        if kind is OpKind.AVERAGE_POOL_2D:
+            deviation = max(spread.std * prod(size) ** -0.5, 1e-3)
+            spread = Spread(spread.mean, deviation).within(*spread.limits)
+        return self.apply(
+            kind, [x], options, name=name, like=x, spread=spread, scale=scale, zero_point=zero_point
+        )
+
+    def max_pool2d(
+        self,
+        x: Ref,
+        filter_size: Pair = 2,
+        *,
+        stride: Pair | None = None,
+        padding: Padding | str = Padding.VALID,
+        activation: ActivationKind | str = ActivationKind.NONE,
+        name: str = "",
+    ) -> Ref:
+        """MAX_POOL_2D."""
+        return self.pool(
+            OpKind.MAX_POOL_2D,
+            x,
+            filter_size,
+            stride=stride,
+            padding=padding,
+            activation=activation,
+            name=name,
+        )
+
+    def avg_pool2d(
+        self,
+        x: Ref,
+        filter_size: Pair = 2,
+        *,
+        stride: Pair | None = None,
+        padding: Padding | str = Padding.VALID,
+        activation: ActivationKind | str = ActivationKind.NONE,
+        name: str = "",
+    ) -> Ref:
+        """AVERAGE_POOL_2D."""
+        return self.pool(
+            OpKind.AVERAGE_POOL_2D,
+            x,
+            filter_size,
+            stride=stride,
+            padding=padding,
+            activation=activation,
+            name=name,
+        )
+
+    def reduce(
+        self,
+        kind: OpKind,
+        x: Ref,
+        axes: Sequence[int],
+        *,
+        keep_dims: bool = False,
+        name: str = "",
+        scale: float | None = None,
+        zero_point: int | None = None,
+    ) -> Ref:
+        """MEAN, SUM, REDUCE_MAX, REDUCE_MIN, ... over ``axes``."""
+        count = prod(x.shape[axis] for axis in axes)
+        spread, like = x.spread, None
+        if kind is OpKind.MEAN:
+            deviation = max(x.spread.std * count**-0.5, 0.05)
+            spread = Spread(x.spread.mean, deviation).within(*x.spread.limits)
+        elif kind is OpKind.SUM:
+            spread = Spread(x.spread.mean * count, x.spread.std * count**0.5)
+        else:
+            like = x
+        return self.apply(
+            kind,
+            [x, self.const(tuple(axes), name=f"{name or kind.lower()}{len(self.ops)}/axes")],
+            ReduceOptions(keep_dims=keep_dims),
+            name=name,
+            like=like,
+            dtype=x.dtype,
+            spread=spread,
+            scale=scale,
+            zero_point=zero_point,
+        )
+
+    def mean(
+        self, x: Ref, axes: Sequence[int] = (1, 2), *, keep_dims: bool = False, name: str = ""
+    ) -> Ref:
+        """MEAN."""
+        return self.reduce(OpKind.MEAN, x, axes, keep_dims=keep_dims, name=name)
+
+    def sum(
+        self, x: Ref, axes: Sequence[int] = (3,), *, keep_dims: bool = False, name: str = ""
+    ) -> Ref:
+        """SUM."""
+        return self.reduce(OpKind.SUM, x, axes, keep_dims=keep_dims, name=name)
+
+    def batch_matmul(
+        self,
+        x: Ref,
+        y: Ref,
+        *,
+        adj_x: bool = False,
+        adj_y: bool = False,
+        name: str = "",
+        scale: float | None = None,
+        zero_point: int | None = None,
+    ) -> Ref:
+        """BATCH_MATMUL of two tensors."""
+        depth = x.shape[-2] if adj_x else x.shape[-1]
+        deviation = (depth * x.spread.power * y.spread.power) ** 0.5
+        return self.apply(
+            OpKind.BATCH_MATMUL,
+            [x, y],
+            BatchMatMulOptions(adj_x=adj_x, adj_y=adj_y),
+            name=name,
+            spread=Spread(0.0, deviation),
+            scale=scale,
+            zero_point=zero_point,
+        )
