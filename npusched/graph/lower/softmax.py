@@ -201,11 +201,11 @@ def _lower8(passes: _Passes) -> None:
             op,
             KernelKind.ADD,
             [use(unsigned, ONE), zero_point],
-            use(ofm.tensor, ONE, ofm.shape),
+            use(ofm.tensor, ONE, passes.shape[1:]),
             rounding=Rounding.NATURAL,
         )
         return
-    result = use(ofm.tensor, quant(ofm), ofm.shape)
+    result = use(ofm.tensor, quant(ofm), passes.shape[1:])
     add_kernel(passes.graph, op, KernelKind.ASR, shift, result, rounding=Rounding.NATURAL)
 
 
@@ -296,6 +296,6 @@ def _lower16(passes: _Passes) -> None:
         op,
         KernelKind.ASR,
         [use(product), use(shift_right)],
-        use(ofm.tensor, quant(ofm), ofm.shape),
+        use(ofm.tensor, quant(ofm), passes.shape[1:]),
         rounding=Rounding.NATURAL,
     )
