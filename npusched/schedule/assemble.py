@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from npusched.cost.types import BlockConfig
 from npusched.graph.types import Placement
 from npusched.memory import Allocation, align_up, allocate
 from npusched.schedule.kernels import Kernels, Places, Sizes
@@ -86,10 +87,14 @@ def sizes_of(segments: Segments, step: Step, v: int) -> tuple[int, Sizes]:
     detail = _detail(step)
     window = window_of(segments.graph.ops[v])
     if step.start == step.end:
-        return window.ofm_rows, ((window.ofm_rows, window.ifm_rows, 1),)
+        return window.ofm_rows, ((0, window.ofm_rows, 1),)
     runs = segments.chain(step.start, step.end, detail.stripe_rows, detail.policy)
     run = runs[v - step.start]
     return run.stripe_rows, tuple(run.sizes(window))
+
+
+def _shape(block: BlockConfig) -> tuple[int, int, int]:
+    return block.ofm_block.h, block.ofm_block.w, block.ofm_block.c
 
 
 def _detail(step: Step) -> Detail:
@@ -130,7 +135,7 @@ def _op_run(segments: Segments, step: Step, v: int, places: Places, mode: Weight
         weight_mode=None if op.weights is None or on_cpu else mode,
         weight_bytes=cost.weights.total,
         weights_exact=cost.weights.exact,
-        core_cycles=cost.core_cycles,
+        block=None if cost.block is None else _shape(cost.block),
         memory_cycles=cost.memory_cycles,
         bound_by="cpu" if on_cpu else segments.kernels.bound_by(v, places, cost),
         amounts=cost.amounts,

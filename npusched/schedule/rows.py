@@ -68,18 +68,21 @@ class Run:
         return len(self.starts)
 
     def sizes(self, window: Window) -> list[tuple[int, int, int]]:
-        """Distinct (OFM rows, IFM rows, how many stripes), most rows first."""
+        """Distinct stripes as (start, end, how many cost the same), the first one of each kind.
+
+        Stripes are alike if they have as many OFM rows and need as many IFM rows.
+        """
         if window.whole:
             needed = np.full_like(self.starts, window.ifm_rows)
         else:
             low, high = _needed(window, self.starts, self.ends)
             needed = high - low
         code = (self.ends - self.starts) * (1 << 32) + needed
-        values, counts = np.unique(code, return_counts=True)
-        return [
-            (int(v) >> 32, int(v) & 0xFFFFFFFF, int(n))
-            for v, n in zip(values[::-1], counts[::-1], strict=True)
-        ]
+        _, first, counts = np.unique(code, return_index=True, return_counts=True)
+        return sorted(
+            (int(self.starts[at]), int(self.ends[at]), int(n))
+            for at, n in zip(first, counts, strict=True)
+        )
 
 
 def _needed(window: Window, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:

@@ -42,12 +42,16 @@ class Proof(StrEnum):
 class Amounts:
     """What a part of a plan costs; all fields add up over ops and segments.
 
-    ``bytes_read``/``bytes_written`` are pairs (memory name, bytes), sorted by name.
+    ``npu_cycles``: sum of max(NPU, memories); ``core_cycles``: the NPU alone. ``cpu_cycles`` at
+    the CPU's clock. ``energy_nj``: (low, typical, high). ``bytes_read``/``bytes_written`` are
+    pairs (memory name, bytes), sorted by name.
     """
 
     npu_cycles: int = 0
-    cpu_cycles: float = 0.0
+    core_cycles: int = 0
+    cpu_cycles: int = 0
     macs: int = 0
+    energy_nj: tuple[float, float, float] = (0.0, 0.0, 0.0)
     bytes_read: tuple[tuple[str, int], ...] = ()
     bytes_written: tuple[tuple[str, int], ...] = ()
 
@@ -76,7 +80,13 @@ def add_amounts(parts: list[Amounts]) -> Amounts:
     return Amounts(
         npu_cycles=sum(p.npu_cycles for p in parts),
         cpu_cycles=sum(p.cpu_cycles for p in parts),
+        core_cycles=sum(p.core_cycles for p in parts),
         macs=sum(p.macs for p in parts),
+        energy_nj=(
+            sum(p.energy_nj[0] for p in parts),
+            sum(p.energy_nj[1] for p in parts),
+            sum(p.energy_nj[2] for p in parts),
+        ),
         bytes_read=tuple(sorted(read.items())),
         bytes_written=tuple(sorted(written.items())),
     )
@@ -86,10 +96,9 @@ def add_amounts(parts: list[Amounts]) -> Amounts:
 class OpRun:
     """One scheduled op inside a plan: how often it runs, on how many rows, and what that costs.
 
-    ``stripe_rows`` is the nominal number of OFM rows per run. ``core_cycles`` are the NPU cycles
-    without memory limits, ``memory_cycles`` the access cycles per memory, ``amounts.npu_cycles``
-    the sum over stripes of the larger of both. ``bound_by`` names the largest share: mac, output,
-    elementwise, weights, cpu, or the name of a memory.
+    ``stripe_rows`` is the nominal number of OFM rows per run, ``memory_cycles`` the access cycles
+    per memory, ``block`` the (h, w, c) of the OFM block. ``bound_by`` names what takes longest:
+    mac, output, elementwise, weights, cpu, or the name of a memory.
     """
 
     op: int
@@ -99,7 +108,7 @@ class OpRun:
     weight_mode: WeightMode | None
     weight_bytes: int
     weights_exact: bool
-    core_cycles: int
+    block: tuple[int, int, int] | None
     memory_cycles: tuple[tuple[str, int], ...]
     bound_by: str
     amounts: Amounts
