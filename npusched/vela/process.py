@@ -26,6 +26,8 @@ from npusched.vela.protocol import Compiled, Failed, Reply, Request
 WORKER_COMMAND = (sys.executable, "-P", "-m", "npusched.vela.worker")
 
 _MESSAGE_LIMIT_BYTES = 4 << 20
+_RECYCLE_BYTES = 16 << 20
+"""After a reply of this size the worker is replaced: it would keep the memory it has grown to."""
 _STOP_S = 1.0
 _DECODER: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Compiled | Failed)
 _WORKERS: weakref.WeakSet[VelaWorker] = weakref.WeakSet()
@@ -76,16 +78,16 @@ class VelaWorker:
         watchdog = threading.Timer(request.limit_s, _expire, (process, expired))
         watchdog.daemon = True
         watchdog.start()
-        healthy = False
+        keep = False
         try:
-            reply = _exchange(process, request)
+            reply, size_bytes = _exchange(process, request)
             printed = _take_messages(log)
-            healthy = True
+            keep = size_bytes < _RECYCLE_BYTES
         except (OSError, protocol.ProtocolError, msgspec.MsgspecError) as error:
             raise _death(process, log, request, expired.is_set(), error) from None
         finally:
             watchdog.cancel()
-            if not healthy:
+            if not keep:
                 self._discard()
         if isinstance(reply, Failed):
             raise _failure(reply, printed)
@@ -155,11 +157,13 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _exchange(process: subprocess.Popen[bytes], request: Request) -> Reply:
+def _exchange(process: subprocess.Popen[bytes], request: Request) -> tuple[Reply, int]:
+    """Send the request and wait; return the reply and its size."""
     assert process.stdin is not None
     assert process.stdout is not None
     protocol.write_frame(process.stdin, msgspec.msgpack.encode(request))
-    return _DECODER.decode(protocol.read_frame(process.stdout))
+    payload = protocol.read_frame(process.stdout)
+    return _DECODER.decode(payload), len(payload)
 
 
 def _expire(process: subprocess.Popen[bytes], expired: threading.Event) -> None:
