@@ -157,6 +157,7 @@ class Model:
     """A whole model file.
 
     ``notes`` are facts the user must hear once (a dynamic batch taken as 1, ...).
+    ``const_bytes``: data of all buffers of the file, each once (weights, metadata).
     ``content`` are the bytes of the file, for tools that need the file itself (Vela).
     """
 
@@ -167,4 +168,5 @@ class Model:
     signatures: tuple[Signature, ...] = ()
     description: str = ""
     notes: tuple[str, ...] = ()
+    const_bytes: int = 0
     content: bytes = field(default=b"", compare=False, repr=False)

@@ -2,6 +2,7 @@
 
 from npusched.memory.allocate import Allocation, allocate
 from npusched.memory.check import check_allocation
+from npusched.memory.naive import naive_peak
 from npusched.memory.ranges import ALIGNMENT_BYTES, LiveRange, align_up, live_bytes, lower_bound
 
 __all__ = [
@@ -13,4 +14,5 @@ __all__ = [
     "check_allocation",
     "live_bytes",
     "lower_bound",
+    "naive_peak",
 ]

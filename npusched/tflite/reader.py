@@ -98,6 +98,7 @@ def _assemble(content: bytes, name: str) -> Model:
         subgraphs=graphs,
         signatures=tuple(_signature(s, graphs) for s in root.records("signature_defs")),
         description=root.text("description"),
+        const_bytes=sum(len(b.blob("data")) + b.integer("size") for b in file.buffers),
         content=content,
     )
 
