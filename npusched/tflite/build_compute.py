@@ -129,7 +129,7 @@ class ComputeBuilder(GraphBuilder):
         )
         return self.apply(
             OpKind.CONV_2D,
-            [x, w, *([b] if b else [])],
+            [x, w, b],
             options,
             name=label,
             dtype=dtype,
@@ -172,9 +172,12 @@ class ComputeBuilder(GraphBuilder):
             values=weights,
             name=f"{label}/weights",
         )
-        inputs = [x, w]
-        if bias or bias_values is not None:
-            inputs.append(self.bias(channels, x, scales, values=bias_values, name=f"{label}/bias"))
+        has_bias = bias or bias_values is not None
+        b = (
+            self.bias(channels, x, scales, values=bias_values, name=f"{label}/bias")
+            if has_bias
+            else None
+        )
         options = ConvOptions(
             padding=Padding(padding),
             stride_h=pair(stride)[0],
@@ -186,7 +189,7 @@ class ComputeBuilder(GraphBuilder):
         )
         return self.apply(
             OpKind.DEPTHWISE_CONV_2D,
-            inputs,
+            [x, w, b],
             options,
             name=label,
             dtype=dtype,

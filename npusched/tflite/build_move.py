@@ -15,6 +15,8 @@ from npusched.ir.options import (
     StridedSliceOptions,
 )
 from npusched.tflite.graph_builder import GraphBuilder, Ref, TypeName
+from npusched.tflite.records import Record
+from npusched.tflite.schema import TENSOR_TYPES
 
 
 class MoveBuilder(GraphBuilder):
@@ -174,9 +176,12 @@ class MoveBuilder(GraphBuilder):
 
     def arg_max(self, x: Ref, axis: int = -1, *, dtype: TypeName = "int32", name: str = "") -> Ref:
         """ARG_MAX; the result is int32 or int64, not quantised."""
-        return self.apply(
-            OpKind.ARG_MAX, [x, self.const(axis % len(x.shape))], name=name, dtype=dtype
-        )
+        place = axis % len(x.shape)
+        shape = x.shape[:place] + x.shape[place + 1 :]
+        found = self.tensor(name or f"arg_max{len(self.ops)}", shape, dtype)
+        table = Record("ArgMaxOptions", {"output_type": TENSOR_TYPES.index(found.dtype)})
+        self.op(OpKind.ARG_MAX, [x, self.const(place)], [found], table=table)
+        return found
 
     def _ints(self, values: Sequence[int]) -> Ref:
         return self.const(tuple(values))

@@ -20,6 +20,8 @@ from npusched.ir.options import (
 )
 from npusched.tflite.graph_builder import GraphBuilder, Ref, TypeName, type_of
 from npusched.tflite.quantize import Spread, normal, quantization_of
+from npusched.tflite.records import Record
+from npusched.tflite.schema import TENSOR_TYPES
 
 Operand = Ref | float | int | npt.NDArray[np.float64]
 
@@ -315,7 +317,11 @@ class PointwiseBuilder(GraphBuilder):
         """CAST (the result is not quantised)."""
         shape, label = x.shape, name or f"cast{len(self.ops)}"
         found = self.tensor(label, shape, dtype, spread=x.spread)
-        self.op(OpKind.CAST, [x], [found])
+        types = {
+            "in_data_type": TENSOR_TYPES.index(x.dtype),
+            "out_data_type": TENSOR_TYPES.index(found.dtype),
+        }
+        self.op(OpKind.CAST, [x], [found], table=Record("CastOptions", types))
         return found
 
     def _like(self, x: Ref, y: Operand, name: str) -> Ref:

@@ -15,7 +15,7 @@ from npusched.tflite.constants import NUMPY_TYPES
 from npusched.tflite.quantize import Spread, activated, quantization_of
 from npusched.tflite.records import Record, Value
 from npusched.tflite.rules import Operand
-from npusched.tflite.schema import OPERATORS, TENSOR_TYPES
+from npusched.tflite.schema import OPERATORS, TENSOR_TYPES, UNIONS
 from npusched.tflite.shapes import infer
 from npusched.tflite.write_options import write_options
 
@@ -253,8 +253,12 @@ class GraphBuilder:
         *,
         version: int | None = None,
         intermediates: Sequence[Ref] = (),
+        table: Record | None = None,
     ) -> None:
-        """Add any op as it is; None stands for an absent tensor. Nothing is inferred."""
+        """Add any op as it is; None stands for an absent tensor. Nothing is inferred.
+
+        ``table`` replaces the option table that ``options`` give (for options that ``ir`` lacks).
+        """
         chosen = options if options is not None else NoOptions()
         custom = chosen if isinstance(chosen, CustomOptions) else CustomOptions(code="")
         release = version if version is not None else _VERSIONS.get(kind, 1)
@@ -263,10 +267,10 @@ class GraphBuilder:
             "inputs": tuple(-1 if ref is None else ref.index for ref in inputs),
             "outputs": tuple(-1 if ref is None else ref.index for ref in outputs),
         }
-        table = write_options(kind, chosen)
-        if table is not None:
-            second = table.table.lower().startswith("stablehlo")
-            values["builtin_options_2" if second else "builtin_options"] = table
+        written = table if table is not None else write_options(kind, chosen)
+        if written is not None:
+            second = written.table in UNIONS["BuiltinOptions2"]
+            values["builtin_options_2" if second else "builtin_options"] = written
         if custom.data:
             values["custom_options"] = custom.data
         if intermediates:
@@ -276,7 +280,7 @@ class GraphBuilder:
     def custom(
         self, code: str, inputs: Sequence[Ref | None], outputs: Sequence[Ref], data: bytes = b""
     ) -> None:
-        """Add a custom op."""
+        """Add a custom op with raw option bytes."""
         self.op(OpKind.CUSTOM, inputs, outputs, CustomOptions(code=code, data=data))
 
     def apply(
