@@ -40,9 +40,8 @@ class SubgraphBuilder(ComputeBuilder, PointwiseBuilder, MoveBuilder):
         inputs[0], inputs[18], inputs[19] = x, hidden, cell
         for index, (feature, recurrent, bias) in enumerate(gates):
             inputs[1 + index], inputs[5 + index], inputs[12 + index] = feature, recurrent, bias
-        steps = [self.tensor(f"{label}/step{i}", (), "int16", scale=2.0**-12) for i in range(4)] + [
-            self.tensor(f"{label}/step4", (), "int8", scale=1 / 128)
-        ]
+        steps = [self.tensor(f"{label}/step{i}", (0,), "float32") for i in range(4)]
+        steps.append(self.tensor(f"{label}/step4", (0,), "int8", scale=1 / 128))
         options = LstmOptions(
             activation=ActivationKind.TANH, cell_clip=cell_clip, time_major=time_major
         )
