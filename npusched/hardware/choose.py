@@ -135,8 +135,7 @@ def _refuse_other_family(
         return
     claimed = family_of_name(system_config)
     if claimed is None and not match_name(system_config, known):
-        arm = match_name(system_config, tuple(arm_tables().system_configs))
-        claimed = family_of_name(arm[0]) if len(arm) == 1 else None
+        claimed = _arm_family(system_config, accelerator.family)
     if claimed is None or claimed is accelerator.family:
         return
     fitting = [each for each in known if family_of_name(each) in (None, accelerator.family)]
@@ -147,6 +146,17 @@ def _refuse_other_family(
         system_config=system_config,
         known=tuple(fitting),
     )
+
+
+def _arm_family(system_config: str, own: Family) -> Family | None:
+    """Return the one family that has such a name among Arm's; None if ``own`` has it too."""
+    arm = arm_tables().system_configs
+    names = {
+        family: tuple(name for name, entry in arm.items() if entry.family is family)
+        for family in Family
+    }
+    found = [family for family in Family if match_name(system_config, names[family])]
+    return found[0] if len(found) == 1 and own not in found else None
 
 
 def _mode_name(name: str, accelerator: Accelerator | None, mode: str, known: Sequence[str]) -> str:
