@@ -13,7 +13,7 @@ from enum import StrEnum
 from npusched.errors import VelaError
 from npusched.graph.types import SourceRef
 from npusched.ir import Model, Op, OpKind, Subgraph
-from npusched.tflite import read_compiled
+from npusched.tflite.reader import read_compiled
 from npusched.vela.reader import read_placed
 from npusched.vela.result import VelaResult
 from npusched.vela.stream import Stream, decode_stream

@@ -70,6 +70,8 @@ class EncodedOp:
 def stream_kernels(result: VelaResult) -> dict[int, tuple[StreamOp, ...]]:
     """Return the kernel starts of each scheduled op (by database id), in issue order.
 
+    Chained ops of a U85 start kernels of their own, under their own ids.
+
     Empty if no op is on the NPU. Needs the debug database. Raises VelaError if database and
     streams do not fit together.
     """
