@@ -143,6 +143,7 @@ def _scheduled(number: int, group: Group, ids: _Ids) -> ScheduledOp:
         transpose=primary.transpose,
         reverse=primary.reverse,
         resize=primary.resize,
+        interpolate=primary.interpolate,
         sub_ops=subs,
         pieces=primary.pieces,
         keep_accumulators=primary.keep_accumulators,

@@ -346,6 +346,7 @@ class ScheduledOp:
     transpose: tuple[int, int, int] | None = None
     reverse: Reverse = Reverse.NONE
     resize: tuple[int, int, int, int] | None = None
+    interpolate: bool = False
     sub_ops: tuple[SubOp, ...] = ()
     pieces: Pieces | None = None
     keep_accumulators: bool = False

@@ -137,6 +137,8 @@ class WorkOp:
     turns it into ``transpose`` (h, w, c only); ``axis`` that of a reduction or ArgMax, in IFM
     rank. ``pad_value`` is what OpKind.PAD fills with, as stored. ``keep_accumulators`` starts
     from the previous op's accumulators, ``write_ofm`` False leaves the result in them (U85).
+    ``interpolate``: see ``ScheduledOp``. ``axis`` is best negative (counted from the end): padding
+    the links to four axes then keeps it.
     """
 
     kind: OpKind | KernelKind
@@ -159,6 +161,7 @@ class WorkOp:
     pad_value: int = 0
     reverse: Reverse = Reverse.NONE
     resize: tuple[int, int, int, int] | None = None
+    interpolate: bool = False
     accumulator_scaled: bool = True
     keep_accumulators: bool = False
     write_ofm: bool = True

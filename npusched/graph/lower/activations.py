@@ -240,7 +240,7 @@ def _native_leaky_relu(graph: WorkGraph, op: WorkOp, alpha: float) -> None:
 def _leaky_relu16(
     graph: WorkGraph, op: WorkOp, alpha: float, factor: int, alpha_quant: Quant | None
 ) -> None:
-    """16-bit leaky relu: max(alpha * x, x) for alpha in [0, 1], else relu(x) + alpha * min(x, 0)."""
+    """16-bit: max(alpha * x, x) for alpha in [0, 1], else relu(x) + alpha * min(x, 0)."""
     ifm, ofm = op.ifm, op.ofm
     if alpha_quant is None:
         alpha_quant = Quant(abs(alpha))
@@ -269,7 +269,7 @@ def _product(graph: WorkGraph, op: WorkOp, ifm: Link, factor: Link, name: str) -
 
 
 def _minimum_with_zero(graph: WorkGraph, op: WorkOp, zero_quant: Quant) -> WorkTensor:
-    """Add ``min(x, 0)`` in the input's own quantisation (``zero_quant``: that of the constant 0)."""
+    """Add ``min(x, 0)``, quantised as the input; ``zero_quant`` is that of the constant."""
     ifm = op.ifm
     result = like(graph, ifm, "negative")
     zero = use(scalar(graph, "zero", 0, ifm.tensor.dtype), zero_quant)

@@ -56,6 +56,11 @@ def round_half_away(value: float) -> int:
     return whole + int(math.copysign(1, value)) if abs(value - whole) >= 0.5 else whole
 
 
+def truncating_half(value: int) -> int:
+    """Halve, rounding towards zero (C integer division)."""
+    return value // 2 if value >= 0 else -(-value // 2)
+
+
 def quantize_scale(value: float, *, reduced: bool = False) -> Scale:
     """Split a non-negative factor into a 31-bit (``reduced``: 15-bit) multiplier and a shift.
 
