@@ -136,6 +136,14 @@ class Segments:
             places.append((tensor, memory))
         return Places(tuple(places))
 
+    def modes(self, v: int) -> tuple[WeightMode, ...]:
+        """Weight modes that op v can use: resident ones need a memory other than the constants'."""
+        op = self.graph.ops[v]
+        apart = self.target.roles.const != self.target.roles.cache
+        if op.weights is not None and apart and op.placement is Placement.NPU:
+            return (WeightMode.STREAMED, WeightMode.RESIDENT)
+        return (WeightMode.STREAMED,)
+
     def _whole_rows(self, v: int) -> int:
         return window_of(self.graph.ops[v]).ofm_rows
 
@@ -204,9 +212,7 @@ class Segments:
         places = self.places_of(v, i, j, homes)
         streamed = self._cost(v, stripe_rows, sizes, places, WeightMode.STREAMED)
         entries: list[Entry] = [(0, streamed, (WeightMode.STREAMED,))]
-        op = self.graph.ops[v]
-        apart = self.target.roles.const != self.target.roles.cache
-        if op.weights is not None and apart and op.placement is Placement.NPU:
+        if WeightMode.RESIDENT in self.modes(v):
             resident = self._cost(v, stripe_rows, sizes, places, WeightMode.RESIDENT)
             if resident < streamed:
                 size = align_up(self.kernels.weights(v, stripe_rows, places).total)
