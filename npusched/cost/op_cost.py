@@ -25,7 +25,6 @@ from npusched.cost.types import (
     BlockConfig,
     CostFm,
     CostOp,
-    CostSub,
     OpCost,
     Purpose,
     Transfer,
@@ -39,13 +38,15 @@ from npusched.hardware.target import Target
 class Staging:
     """Facts about weights that DMA copies to the staging memory (Vela's weight buffering).
 
-    ``full_dma_bytes``: the un-sliced encoding with its scales. ``first_dma_bytes``: slice 0 without
+    ``full_dma_bytes``: the un-sliced encoding with its scales; ``full_dma_cycles``: the time to copy
+    it, where that is known instead. ``first_dma_bytes``: slice 0 without
     scale padding (10 bytes per channel and its weights). ``pre_buffered_bytes``: slice 0 with
     padding if it is copied under the previous op, else 0. ``self_slack_cycles``: cycles of the last
     slice (``staged_slack_of``), which the DMA of this op's slices cannot use.
     """
 
-    full_dma_bytes: int
+    full_dma_bytes: int = 0
+    full_dma_cycles: int | None = None
     first_dma_bytes: int
     pre_buffered_bytes: int = 0
     self_slack_cycles: int = 0
@@ -112,9 +113,11 @@ def _staged_cycles(
 ) -> int:
     """NPU cycles with the DMA that the previous op and the op itself cannot hide."""
     memory, cache = target.memory(source), target.cache
-    whole = dma_cycles(
-        target, staging.full_dma_bytes, source=memory, destination=cache, basis=basis
-    )
+    whole = staging.full_dma_cycles
+    if whole is None:
+        whole = dma_cycles(
+            target, staging.full_dma_bytes, source=memory, destination=cache, basis=basis
+        )
     first = dma_cycles(
         target, staging.first_dma_bytes, source=memory, destination=cache, basis=basis
     )
@@ -285,21 +288,20 @@ def _receptive_field(op: CostOp, ofm: Shape4) -> Shape4:
 
 
 def _as_scheduled(target: Target, op: CostOp, *, keep_sparse: bool = False) -> CostOp:
-    """The op as Vela's scheduler sees it: feature maps in the arena, unless staged explicitly."""
-    arena = target.roles.arena
+    """The op as Vela's scheduler sees it: all feature maps but constants in the arena."""
     return replace(
         op,
-        ifm=_moved(op.ifm, arena),
-        ifm2=None if op.ifm2 is None else _moved(op.ifm2, arena),
-        ofm=_moved(op.ofm, arena),
+        ifm=_in_arena(target, op.ifm),
+        ifm2=None if op.ifm2 is None else _in_arena(target, op.ifm2),
+        ofm=_in_arena(target, op.ofm),
         sparse=op.sparse and keep_sparse,
-        subs=tuple(_moved_sub(sub, arena) for sub in op.subs),
+        subs=tuple(replace(sub, ofm=_in_arena(target, sub.ofm)) for sub in op.subs),
     )
+
+
+def _in_arena(target: Target, fm: CostFm) -> CostFm:
+    return fm if fm.memory == target.roles.const else _moved(fm, target.roles.arena)
 
 
 def _moved(fm: CostFm, memory: str) -> CostFm:
     return replace(fm, memory=memory)
-
-
-def _moved_sub(sub: CostSub, memory: str) -> CostSub:
-    return replace(sub, ofm=_moved(sub.ofm, memory))

@@ -131,9 +131,12 @@ def row_cost(target: Target, row: VelaRow, previous: VelaRow | None) -> OpCost:
         raise ValueError(f"{target.name} has no NPU")
     staging = None
     if row.staged:
+        scales = row.weights.scales
+        if isinstance(target.accelerator, AcceleratorU55):
+            scales = _SCALE_BYTES * row.depth_slices[-1]  # the first DMA leaves the padding out
         staging = Staging(
             full_dma_bytes=row.weights.total,
-            first_dma_bytes=row.weights.weights + _SCALE_BYTES * row.depth_slices[-1],
+            first_dma_bytes=row.weights.weights + scales,
             pre_buffered_bytes=row.weights.total if row.pre_buffered else 0,
             self_slack_cycles=row_slack(target, row),
         )
