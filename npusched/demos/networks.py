@@ -108,7 +108,7 @@ def mobilenet_v2(size: int = 224, width: float = 1.0, classes: int = 1000) -> by
             stride = first_stride if repeat == 0 else 1
             x = _bottleneck(b, x, expansion, _scaled(channels, width), stride)
     x = b.conv2d(x, _scaled(1280, max(width, 1.0)), 1, activation="RELU6")
-    x = b.fully_connected(b.mean(x), classes)
+    x = b.fully_connected(b.mean(x), classes, gain=3.0)
     b.output(b.softmax(x, name="probabilities"))
     return b.build()
 
@@ -175,6 +175,6 @@ def _bottleneck(b: Builder, x: Ref, expansion: int, channels: int, stride: int) 
 def _classify(b: Builder, x: Ref, classes: int) -> bytes:
     """Global average pool, reshape, fully connected, softmax."""
     x = b.avg_pool2d(x, (x.shape[1], x.shape[2]))
-    x = b.fully_connected(b.reshape(x, (1, x.shape[3])), classes)
+    x = b.fully_connected(b.reshape(x, (1, x.shape[3])), classes, gain=3.0)
     b.output(b.softmax(x, name="probabilities"))
     return b.build()

@@ -35,23 +35,29 @@ class ComputeBuilder(GraphBuilder):
         ifm: Ref,
         *,
         fan_in: int,
-        axis: int | None,
+        axis: int,
+        per_channel: bool,
         dtype: TypeName | None = None,
         values: npt.ArrayLike | None = None,
+        gain: float = 1.0,
         name: str = "",
     ) -> tuple[Ref, tuple[float, ...]]:
         """Add weights (given in real numbers, or random) and return them with their scales.
 
-        Random weights make results of about std 1 from ``fan_in`` products with ``ifm``. uint8
-        weights are per tensor, whatever ``axis`` says.
+        ``axis`` is that of the output channels. Random weights make results of about std
+        ``gain`` from ``fan_in`` products with ``ifm``; those of one channel add up to 0, so that results follow
+        the input and not its mean. uint8 weights have one scale, whatever ``per_channel`` says.
         """
         kind = type_of(dtype) if dtype is not None else _WEIGHT_TYPES.get(ifm.dtype, DataType.INT8)
         if values is not None:
             real = np.asarray(values, np.float64).reshape(shape)
         else:
-            deviation = float(fan_in * max(ifm.spread.power, 1e-6)) ** -0.5
-            real = normal(self.file.seed, self.file.next_salt(), shape) * deviation
-        split = None if kind is DataType.UINT8 else axis
+            real = normal(self.file.seed, self.file.next_salt(), shape)
+            if fan_in > 1:
+                summed = tuple(i for i in range(len(shape)) if i != axis)
+                real = real - real.mean(axis=summed, keepdims=True)
+            real *= gain * float(fan_in * max(ifm.spread.std, 1e-3) ** 2) ** -0.5
+        split = axis if per_channel and kind is not DataType.UINT8 else None
         stored, scales, zeros = quantize_weights(real, kind, split)
         ref = self.const(
             stored, kind, name=name, scale=scales or None, zero_point=zeros or 0, axis=split or 0
@@ -108,7 +114,8 @@ class ComputeBuilder(GraphBuilder):
             (out_channels, kernel_h, kernel_w, depth),
             x,
             fan_in=kernel_h * kernel_w * depth,
-            axis=0 if per_channel else None,
+            axis=0,
+            per_channel=per_channel,
             dtype=weights_dtype,
             values=weights,
             name=f"{label}/weights",
@@ -167,7 +174,8 @@ class ComputeBuilder(GraphBuilder):
             (1, kernel_h, kernel_w, channels),
             x,
             fan_in=kernel_h * kernel_w,
-            axis=3 if per_channel else None,
+            axis=3,
+            per_channel=per_channel,
             dtype=weights_dtype,
             values=weights,
             name=f"{label}/weights",
@@ -229,7 +237,8 @@ class ComputeBuilder(GraphBuilder):
             (out_channels, kernel_h, kernel_w, depth),
             x,
             fan_in=max(kernel_h * kernel_w * depth // (stride_h * stride_w), 1),
-            axis=0 if per_channel else None,
+            axis=0,
+            per_channel=per_channel,
             values=weights,
             name=f"{label}/weights",
         )
@@ -265,12 +274,16 @@ class ComputeBuilder(GraphBuilder):
         keep_num_dims: bool = False,
         weights: Ref | npt.ArrayLike | None = None,
         weights_dtype: TypeName | None = None,
+        gain: float = 1.0,
         name: str = "",
         dtype: TypeName | None = None,
         scale: float | None = None,
         zero_point: int | None = None,
     ) -> Ref:
-        """FULLY_CONNECTED over the last axis; ``weights``: real numbers OI, or a tensor."""
+        """FULLY_CONNECTED over the last axis; ``weights``: real numbers OI, or a tensor.
+
+        ``gain``: standard deviation of the results that random weights aim at.
+        """
         depth = x.shape[-1]
         label = name or f"fully_connected{len(self.ops)}"
         scales: tuple[float, ...]
@@ -281,9 +294,11 @@ class ComputeBuilder(GraphBuilder):
                 (units, depth),
                 x,
                 fan_in=depth,
-                axis=0 if per_channel else None,
+                axis=0,
+                per_channel=per_channel,
                 dtype=weights_dtype,
                 values=weights,
+                gain=gain,
                 name=f"{label}/weights",
             )
         inputs: list[Ref | None] = [x, w]
@@ -298,7 +313,7 @@ class ComputeBuilder(GraphBuilder):
             options,
             name=label,
             dtype=dtype,
-            spread=Spread(),
+            spread=Spread(std=gain),
             activation=options.activation,
             scale=scale,
             zero_point=zero_point,
@@ -329,7 +344,7 @@ class ComputeBuilder(GraphBuilder):
         )
         spread = x.spread
         if kind is OpKind.AVERAGE_POOL_2D:
-            deviation = max(spread.std * prod(size) ** -0.5, 1e-3)
+            deviation = spread.std * max(prod(size) ** -0.5, 0.5)
             spread = Spread(spread.mean, deviation).within(*spread.limits)
         return self.apply(
             kind, [x], options, name=name, like=x, spread=spread, scale=scale, zero_point=zero_point
@@ -392,7 +407,7 @@ class ComputeBuilder(GraphBuilder):
         count = prod(x.shape[axis] for axis in axes)
         spread, like = x.spread, None
         if kind is OpKind.MEAN:
-            deviation = max(x.spread.std * count**-0.5, 0.05)
+            deviation = x.spread.std * max(count**-0.5, 0.5)
             spread = Spread(x.spread.mean, deviation).within(*x.spread.limits)
         elif kind is OpKind.SUM:
             spread = Spread(x.spread.mean * count, x.spread.std * count**0.5)

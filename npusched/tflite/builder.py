@@ -70,7 +70,12 @@ class SubgraphBuilder(ComputeBuilder, PointwiseBuilder, MoveBuilder):
         """SVDF, int8 with an int16 state, and the time weights in int16."""
         label, filters = name or f"svdf{len(self.ops)}", units * rank
         features, _ = self.weights(
-            (filters, x.shape[1]), x, fan_in=x.shape[1], axis=None, name=f"{label}/feature"
+            (filters, x.shape[1]),
+            x,
+            fan_in=x.shape[1],
+            axis=0,
+            per_channel=False,
+            name=f"{label}/feature",
         )
         time = self.real_const(
             normal(self.file.seed, self.file.next_salt(), (filters, memory)) * memory**-0.5,
