@@ -12,9 +12,12 @@ from npusched.graph import moves, pads
 from npusched.graph.freeze import freeze
 from npusched.graph.fuse import Group, fuse
 from npusched.graph.intake import make_work_graph
-from npusched.graph.lower.registry import DECOMPOSITIONS, LOWERINGS, merge_transposes
+from npusched.graph.lower.logic import convert_booleans
+from npusched.graph.lower.registry import DECOMPOSITIONS, LOWERINGS
+from npusched.graph.lower.transpose import merge_transpose
 from npusched.graph.opgraph import OpGraph, SourceOp, SourcePlacement
 from npusched.graph.order import execution_order, gather_cpu_ops, walk
+from npusched.graph.requant import fuse_requantisation
 from npusched.graph.split import cut, deepen, pad_to_four_axes
 from npusched.graph.types import Placement, ScheduledOp
 from npusched.graph.work import WorkGraph, WorkOp
@@ -41,7 +44,11 @@ def build_graph(
     reasons = place(model, family, subgraph) if placements is None else placements
     matches = () if family is None else dilated_convolutions(model, family, subgraph)
     graph = make_work_graph(
-        model, family, subgraph, on_cpu=lambda op: bool(reasons[op.index]), dilated=matches
+        model,
+        family,
+        subgraph,
+        on_cpu=lambda op: bool(reasons[op.index]) or op.kind is OpKind.CUSTOM,
+        dilated=matches,
     )
     if family is not None:
         lower_ops(graph)
@@ -89,17 +96,21 @@ def _visiting_order(graph: WorkGraph) -> list[WorkOp]:
 
 
 def move_data(graph: WorkGraph) -> None:
-    """Step 2: remove views, swallow pads, unroll strides, move slices."""
+    """Step 2: remove views, swallow pads, unroll strides, fuse requantisations, move slices."""
+    convert_booleans(graph)
+    walk(graph, moves.move_view_past_transpose)
     walk(graph, moves.remove_view)
+    walk(graph, moves.fold_constant)
+    walk(graph, fuse_requantisation)
     windows = (pads.fix_pool_stride, pads.swallow_pad, pads.reset_kernel, pads.rewrite_pad)
     if graph.family is Family.U85:
         walk(graph, *windows, pads.unroll_strides)
     else:
         walk(graph, *windows, pads.unroll_strides, moves.split_double_broadcast)
     moves.remove_unread(graph)
-    merge_transposes(graph)
-    walk(graph, moves.move_slice_to_readers, moves.move_slice_to_writer)
+    walk(graph, merge_transpose, moves.move_slice_to_readers, moves.move_slice_to_writer)
     moves.remove_unread(graph)
+    walk(graph, fuse_requantisation)
 
 
 def decompose(graph: WorkGraph, order: list[WorkOp]) -> list[WorkOp]:
@@ -112,7 +123,10 @@ def decompose(graph: WorkGraph, order: list[WorkOp]) -> list[WorkOp]:
         graph.set_ops([op])
         pad_to_four_axes(op)
         deepen(op)
-        DECOMPOSITIONS.get(op.kind, cut)(graph, op)
+        if op.kind in DECOMPOSITIONS:
+            DECOMPOSITIONS[op.kind](graph, op)
+        for piece in graph.ops:
+            cut(graph, piece)
         result += graph.ops
     graph.set_ops(result)
     return result

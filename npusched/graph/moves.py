@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from npusched.graph.kinds import is_binary, is_elementwise
-from npusched.graph.shapes import equal_reduced, pad_axes
+from npusched.graph.shapes import equal_reduced, pad_axes, squeezed
 from npusched.graph.types import KernelKind, Reverse, Rounding
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.ir import OpKind
@@ -139,17 +139,69 @@ def _redirect_readers(old: WorkTensor, new: WorkTensor) -> None:
                 new.readers.append(op)
 
 
+def move_view_past_transpose(graph: WorkGraph, op: WorkOp) -> WorkOp:
+    """Swap a view that moves only unit axes with the transpose that alone reads it.
+
+    The transpose then permutes the view's input, and a view follows it, which makes it easier to
+    merge with other transposes.
+    """
+    if op.kind is not OpKind.RESHAPE or op.cpu or not op.ofm.tensor.is_single_path:
+        return op
+    transpose = op.ofm.tensor.readers[0]
+    perm = transpose.perm
+    before, after = op.ifm.shape, transpose.ifm.shape
+    if transpose.kind is not KernelKind.TRANSPOSE or perm is None or transpose.cpu:
+        return op
+    if squeezed(before) != squeezed(after):
+        return op
+    axes = [axis for axis, size in enumerate(before) if size != 1]
+    rank_of = {axis: i for i, axis in enumerate(a for a, size in enumerate(after) if size != 1)}
+    moved = iter([axes[rank_of[axis]] for axis in perm if axis in rank_of])
+    transpose.perm = tuple(axis if size == 1 else next(moved) for axis, size in enumerate(before))
+    shape = tuple(before[axis] for axis in transpose.perm)
+    result = transpose.ofm
+    between = clone_tensor(graph, result.tensor, f"{result.tensor.name}_propagated_reshape")
+    between.shape, between.dtype = shape, op.ofm.tensor.dtype
+    source = op.ifm.copy()
+    graph.remove(op)
+    graph.replace_ifm(transpose, 0, replace(transpose.ifm, tensor=source.tensor, shape=before))
+    graph.replace_ofm(transpose, replace(result, tensor=between, shape=shape))
+    return graph.add(
+        WorkOp(
+            kind=OpKind.RESHAPE,
+            source_ops=op.source_ops,
+            ifms=[replace(result, tensor=between, shape=shape)],
+            ofms=[result.copy()],
+            name=op.name,
+        )
+    )
+
+
+def fold_constant(graph: WorkGraph, op: WorkOp) -> WorkOp:
+    """Compute an unscaled copy of a whole constant now."""
+    if op.kind is not KernelKind.MEMORY_COPY or op.cpu or op.ofm_rescale is not None:
+        return op
+    ifm, ofm = op.ifm, op.ofm
+    data = ifm.tensor.data
+    if data is None or ofm.tensor.is_graph_output or len(ofm.tensor.writers) > 1:
+        return op
+    if ifm.is_sliced or ofm.is_sliced or ifm.zero_point != ofm.zero_point:
+        return op
+    ofm.tensor.data = data.reshape(ofm.tensor.shape)
+    graph.remove(op)
+    return op
+
+
 # --- slices --------------------------------------------------------------------------------
 
 
 def move_slice_to_readers(graph: WorkGraph, op: WorkOp) -> WorkOp:
-    """Let each reader of a sliced copy read the slice itself, where it can.
+    """Let each reader of a sliced copy read the slice itself; drop the copy if all could.
 
-    It can if it sees the copy in the copy's shape and unsliced, is no transpose that permutes,
+    A reader can if it sees the copy in its own shape and unsliced, is no transpose that permutes,
     and not both step. The walk over the readers ends at the first that never can (CPU, view).
     """
-    del graph
-    if op.kind is not KernelKind.MEMORY_COPY or op.reverse is not Reverse.NONE:
+    if op.kind is not KernelKind.MEMORY_COPY or op.cpu or op.reverse is not Reverse.NONE:
         return op
     ifm, ofm = op.ifm, op.ofm
     if ifm.slice_offset is None or ofm.slice_offset is not None:
@@ -174,6 +226,8 @@ def move_slice_to_readers(graph: WorkGraph, op: WorkOp) -> WorkOp:
         if position == 1 and not is_binary(reader.kind):
             continue
         _take_slice(reader, position, op)
+    if not _is_needed(ofm.tensor):
+        graph.remove(op)
     return op
 
 
@@ -210,7 +264,7 @@ def move_slice_to_writer(graph: WorkGraph, op: WorkOp) -> WorkOp:
 
     Returns the writer if the copy vanished. Conditions: LOWERING §4, CONCAT/PACK.
     """
-    if op.kind is not KernelKind.MEMORY_COPY or op.cpu:
+    if op.kind is not KernelKind.MEMORY_COPY or op.cpu or not graph.holds(op):
         return op
     ifm, ofm = op.ifm, op.ofm
     if (

@@ -300,8 +300,9 @@ def decompose_reduction(graph: WorkGraph, op: WorkOp) -> None:
 
 
 def reduced_axis(op: WorkOp) -> int:
-    """Return the reduced axis, counted from the end."""
-    assert op.axis is not None
+    """Return the reduced axis, counted from the end; unstated, it is the last."""
+    if op.axis is None:
+        return -1
     return op.axis if op.axis < 0 else op.axis - len(op.ifm.shape)
 
 

@@ -48,30 +48,8 @@ _PLAIN: dict[OpKind, Lowering] = {
 }
 
 
-def _others() -> dict[OpKind, Lowering]:
-    from npusched.graph.lower import activations, reduce, softmax
-
-    return {
-        OpKind.SOFTMAX: softmax.lower_softmax,
-        OpKind.MEAN: reduce.lower_mean,
-        OpKind.SUM: reduce.lower_sum,
-        OpKind.LOGISTIC: activations.lower_logistic,
-        OpKind.TANH: activations.lower_tanh,
-        OpKind.HARD_SWISH: activations.lower_hard_swish,
-        OpKind.LEAKY_RELU: activations.lower_leaky_relu,
-        OpKind.PRELU: activations.lower_prelu,
-    }
-
-
-LOWERINGS: Mapping[OpKind, Lowering] = {**_PLAIN, **getattr(lower, "LOWERINGS", _others())}
+LOWERINGS: Mapping[OpKind, Lowering] = {**_PLAIN, **lower.LOWERINGS}
 """Step 1, by TFLite op; the package's own lowerings call the plain ones where those suffice."""
 
-DECOMPOSITIONS: Mapping[OpKind | KernelKind, Lowering] = dict(getattr(lower, "DECOMPOSITIONS", {}))
-"""Step 3, by kernel; kernels that are not listed are cut by ``graph.split``."""
-
-
-def merge_transposes(graph: WorkGraph) -> None:
-    """Merge adjacent transposes (see ``graph.lower``)."""
-    merge = getattr(lower, "merge_transposes", None)
-    if merge is not None:
-        merge(graph)
+DECOMPOSITIONS: Mapping[OpKind | KernelKind, Lowering] = lower.DECOMPOSITIONS
+"""Step 3, by kernel; ``graph.split`` then cuts batches and large axes."""
