@@ -91,7 +91,9 @@ def choose_from_ini(
         system_config = _only(path, "system config", ini.system_configs, "--system-config")
     _refuse_other_family(name, accelerator, system_config, ini.system_configs)
     system_name = resolve_name("system config", system_config, ini.system_configs, path.name)
-    system, ports, notes = vela_read.system_config(ini, system_name)
+    system, ports, notes = vela_read.system_config(
+        ini, system_name, outstanding_matters=accelerator.family is Family.U85
+    )
     if not ini.memory_modes:
         modes = _arm_modes(accelerator)
         wanted = file.memory_mode if memory_mode is None else memory_mode

@@ -226,6 +226,11 @@ def _surprises(
             f"Vela counts {believed} bytes per cycle and port because of the name"
             f" {choice.system_name!r}; a port of {accelerator.name} has {accelerator.axi_bytes}"
         )
+    notes += [
+        f"{memory.name} has clock_scale {memory.clock_scale:g}: more than its port can carry"
+        for memory in memories
+        if memory.clock_scale > 1
+    ]
     if isinstance(accelerator, AcceleratorU85):
         for memory in memories:
             on_chip = memory.kind is MemoryKind.SRAM

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +16,7 @@ from npusched.hardware import schema, target
 from npusched.hardware.names import suggestion, unknown_name
 from npusched.hardware.schema import EnergyClass, SharedTables, TargetFile
 from npusched.hardware.target import (
+    CPU_MAC_CLASSES,
     AcceleratorU55,
     AcceleratorU85,
     CpuCostClass,
@@ -185,16 +187,8 @@ def _known_keys() -> set[str]:
 def _checked(file: TargetFile, path: Path) -> TargetFile:
     """Check what the types cannot say: cost classes of a CPU, the name of an own accelerator."""
     if file.cpu is not None:
-        given = set(file.cpu.cycles_per_mac) | set(file.cpu.cycles_per_element)
-        classes = {str(kind) for kind in CpuCostClass}
-        wrong = sorted(given ^ classes)
-        if wrong:
-            raise TargetError(
-                f"{path.name}: the cost classes of [cpu] are not complete or not known",
-                f"missing or unknown: {', '.join(wrong)}",
-                f"cost classes: {', '.join(sorted(classes))}",
-                path=str(path),
-            )
+        _check_classes(path, "cycles_per_mac", file.cpu.cycles_per_mac, CPU_MAC_CLASSES)
+        _check_classes(path, "cycles_per_element", file.cpu.cycles_per_element, CpuCostClass)
     accelerator = file.accelerator
     if isinstance(accelerator, AcceleratorU55 | AcceleratorU85):
         is_u85 = accelerator.family is Family.U85
@@ -208,6 +202,20 @@ def _checked(file: TargetFile, path: Path) -> TargetFile:
     if file.energy not in energy_classes():
         raise unknown_name("energy class", file.energy, tuple(energy_classes()))
     return file
+
+
+def _check_classes(
+    path: Path, table: str, given: Mapping[str, float], classes: Iterable[CpuCostClass]
+) -> None:
+    known = {str(kind) for kind in classes}
+    wrong = sorted(set(given) ^ known)
+    if wrong:
+        raise TargetError(
+            f"{path.name}: the cost classes of [cpu.{table}] are not complete or not known",
+            f"missing or unknown: {', '.join(wrong)}",
+            f"cost classes: {', '.join(sorted(known))}",
+            path=str(path),
+        )
 
 
 def _natural(name: str) -> tuple[int, tuple[tuple[int, int | str], ...]]:

@@ -205,31 +205,50 @@ class EnergyTable(Value, frozen=True, kw_only=True):
 
 
 class CpuCostClass(StrEnum):
-    """Kinds of work that a CPU kernel library does at different speeds."""
+    """Kinds of work that a CPU kernel library does at different speeds (as ``ops.CostClass``)."""
 
     CONV = "conv"
+    POINTWISE_CONV = "pointwise_conv"
     DEPTHWISE = "depthwise"
-    TRANSPOSE_CONV = "transpose_conv"
     FULLY_CONNECTED = "fully_connected"
     BATCH_MATMUL = "batch_matmul"
     RECURRENT = "recurrent"
-    ELEMENTWISE = "elementwise"
-    ACTIVATION = "activation"
-    TRANSCENDENTAL = "transcendental"
     POOL = "pool"
-    REDUCE = "reduce"
-    RESIZE = "resize"
-    COPY = "copy"
+    ELEMENTWISE = "elementwise"
+    DIVIDE = "divide"
+    ACTIVATION = "activation"
+    LUT = "lut"
+    SOFTMAX = "softmax"
     QUANTIZE = "quantize"
+    REDUCE = "reduce"
+    COPY = "copy"
+    PERMUTE = "permute"
+    GATHER = "gather"
+    RESIZE = "resize"
+    SORT = "sort"
+    CONTROL = "control"
     OTHER = "other"
+
+
+CPU_MAC_CLASSES = frozenset(
+    {
+        CpuCostClass.CONV,
+        CpuCostClass.POINTWISE_CONV,
+        CpuCostClass.DEPTHWISE,
+        CpuCostClass.FULLY_CONNECTED,
+        CpuCostClass.BATCH_MATMUL,
+        CpuCostClass.RECURRENT,
+    }
+)
+"""The classes whose work is counted in MACs."""
 
 
 class HostCpu(Value, frozen=True, kw_only=True):
     """The CPU that runs fallback ops and drives the NPU; all in CPU cycles.
 
     An op of class k costs ``dispatch_cycles + cycles_per_mac[k] * MACs + cycles_per_element[k] *
-    elements``, with the elements of its output (of its input if that is larger). A class absent
-    from a table costs nothing there. Every ``CpuCostClass`` is in at least one of the tables.
+    elements``, elements being results (times the window for pools; inputs for reductions and
+    sorting). ``cycles_per_mac`` has ``CPU_MAC_CLASSES``, ``cycles_per_element`` all classes.
     ``cache_maintenance_cycles_per_byte`` is paid for each byte of a feature map that is handed
     from the CPU to the NPU (clean) or back (invalidate).
     """

@@ -39,6 +39,7 @@ _DEFAULTS: dict[str, float] = {
     "max_reads": 1,
     "max_writes": 1,
 }
+_ALWAYS_MATTER = ("clock_scale", "burst_length", "read_latency", "write_latency")
 _MODE_KEYS = ("const_mem_area", "arena_mem_area", "cache_mem_area", "arena_cache_size")
 _KNOWN_KEYS = {
     "inherit",
@@ -94,10 +95,13 @@ def read_vela_ini(path: Path) -> VelaIni:
     return ini
 
 
-def system_config(ini: VelaIni, name: str) -> tuple[SystemConfigEntry, tuple[str, str], list[str]]:
+def system_config(
+    ini: VelaIni, name: str, *, outstanding_matters: bool
+) -> tuple[SystemConfigEntry, tuple[str, str], list[str]]:
     """Return a system config, the memories (our names) on AXI port 0 and 1, and notes.
 
-    Raises TargetError if a port or the clock is missing, or a value makes no sense.
+    ``outstanding_matters``: note missing outstanding transactions too (U85). Raises TargetError if
+    a port or the clock is missing, or a value makes no sense.
     """
     section = _SYSTEM + name
     keys = _inherited(ini, section)
@@ -110,7 +114,8 @@ def system_config(ini: VelaIni, name: str) -> tuple[SystemConfigEntry, tuple[str
     for port, area in enumerate(areas):
         our_name, kind = MEMORY_NAMES[area]
         if our_name not in memories:
-            memories[our_name] = _memory(ini, section, keys, area, kind, port, notes)
+            memories[our_name], missing = _memory(ini, section, keys, area, port)
+            notes += _missing_notes(ini, section, area, missing, outstanding_matters)
         elif memories[our_name].kind is not kind:
             raise _bad_key(ini, section, "axi1_port", "is a second flash; Vela has no use for it")
     entry = SystemConfigEntry(
@@ -180,14 +185,9 @@ def _inherited(ini: VelaIni, section: str) -> dict[str, str]:
 
 
 def _memory(
-    ini: VelaIni,
-    section: str,
-    keys: dict[str, str],
-    area: str,
-    kind: MemoryKind,
-    port: int,
-    notes: list[str],
-) -> MemoryEntry:
+    ini: VelaIni, section: str, keys: dict[str, str], area: str, port: int
+) -> tuple[MemoryEntry, list[str]]:
+    """Return a memory, and which of its keys are missing."""
     values: dict[str, float] = {}
     missing: list[str] = []
     for key, default in _DEFAULTS.items():
@@ -195,15 +195,13 @@ def _memory(
         found = _number(ini, section, full, keys.get(full.lower()), least=0)
         if found is None:
             missing.append(key)
+        elif key != "clock_scale" and not found.is_integer():
+            raise _bad_key(ini, section, full, f"is {found:g}, not a whole number")
         values[key] = default if found is None else found
-    if values["clock_scale"] <= 0:
+    if values["clock_scale"] == 0:
         raise _bad_key(ini, section, f"{area}_clock_scale", "is 0: the memory has no bandwidth")
-    important = [key for key in missing if key not in ("ports_used", "max_reads", "max_writes")]
-    if important:
-        filled = ", ".join(f"{area}_{key}={_DEFAULTS[key]:g}" for key in important)
-        notes.append(f"{ini.path.name} [{section}] does not give {filled}: Vela's values are taken")
-    return MemoryEntry(
-        kind=kind,
+    entry = MemoryEntry(
+        kind=MEMORY_NAMES[area][1],
         port=port,
         clock_scale=values["clock_scale"],
         ports=max(1, int(values["ports_used"])),
@@ -214,6 +212,16 @@ def _memory(
         max_writes=int(values["max_writes"]),
         vela_name=area,
     )
+    return entry, missing
+
+
+def _missing_notes(
+    ini: VelaIni, section: str, area: str, missing: list[str], outstanding_matters: bool
+) -> list[str]:
+    counts = ("max_reads", "max_writes") if outstanding_matters else ()
+    keys = [key for key in missing if key in (*_ALWAYS_MATTER, *counts)]
+    filled = ", ".join(f"{area}_{key}={_DEFAULTS[key]:g}" for key in keys)
+    return [f"{ini.path.name} [{section}] lacks {filled}: these are Vela's"] if keys else []
 
 
 def _area(ini: VelaIni, section: str, keys: dict[str, str], key: str) -> str:

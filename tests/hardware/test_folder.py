@@ -12,7 +12,8 @@ import pytest
 
 from npusched.errors import TargetError
 from npusched.hardware import describe_target, load_target, store, target_names, vela_ini
-from npusched.hardware.target import CpuCostClass, MemoryMode, Target
+from npusched.hardware.target import CPU_MAC_CLASSES, CpuCostClass, MemoryMode, Target
+from npusched.ops.catalogue import CostClass
 
 NAMES = target_names()
 
@@ -103,15 +104,22 @@ def test_energies_and_cpu_classes_are_complete(name: str) -> None:
     memories = {memory.name for memory in target.memories}
     assert set(target.energy.memory_read) == memories
     assert set(target.energy.memory_write) == memories
-    classes = {*target.cpu.cycles_per_mac, *target.cpu.cycles_per_element}
-    assert classes == set(CpuCostClass)
-    assert all(value >= 0 for value in target.cpu.cycles_per_mac.values())
+    assert set(target.cpu.cycles_per_element) == set(CpuCostClass)
+    assert set(target.cpu.cycles_per_mac) == CPU_MAC_CLASSES
+    assert all(value > 0 for value in target.cpu.cycles_per_mac.values())
+    assert all(value >= 0 for value in target.cpu.cycles_per_element.values())
     assert target.cpu.clock_hz > 0
+
+
+def test_cost_classes_are_those_of_ops() -> None:
+    assert {str(kind) for kind in CpuCostClass} == {str(kind) for kind in CostClass}
+    per_mac = {str(kind) for kind in CostClass if kind.per_mac}
+    assert per_mac == {str(kind) for kind in CPU_MAC_CLASSES}
 
 
 def test_files_stay_short_enough_to_copy() -> None:
     for path in store.config_folder().glob("*.toml"):
-        if not path.name.startswith("_"):
+        if not path.name.startswith(("_", "cortex-")):
             assert len(path.read_text().splitlines()) < 60, path.name
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from npusched.errors import TargetError
-from npusched.hardware import load_target
+from npusched.hardware import load_target, vela_ini
 from npusched.hardware.target import MemoryMode, Target
 
 SYSTEM = """
@@ -144,7 +144,15 @@ def test_what_is_missing_takes_the_values_of_the_core(ini: Path) -> None:
     assert sram.clock_scale == 1
     assert (sram.read_latency_cycles, sram.write_latency_cycles, sram.burst_bytes) == (1, 1, 64)
     assert (sram.max_reads, sram.max_writes, sram.ports) == (1, 1, 1)
-    assert sum("does not give" in note for note in target.notes) == 2
+    assert sum("lacks" in note for note in target.notes) == 2
+    assert not any("max_reads" in note for note in target.notes)
+    u85 = load_target("ethos-u85-256", vela_config=ini)
+    assert any("Sram_max_reads=1" in note for note in u85.notes)
+
+
+def test_more_than_a_port_can_carry_is_noted(ini: Path) -> None:
+    notes = load(ini, SYSTEM.replace("Sram_clock_scale=0.5", "Sram_clock_scale=2") + MODES).notes
+    assert any("sram has clock_scale 2" in note for note in notes)
 
 
 def test_u85_ports_and_outstanding_transactions(ini: Path) -> None:
@@ -207,6 +215,7 @@ def test_a_name_of_another_family_is_refused(ini: Path) -> None:
         (("axi0_port=Sram", "axi0_port=Dram"), "cache_mem_area is dram, not SRAM"),
         (("Sram_clock_scale=0.5", "Sram_clock_scale=0"), "has no bandwidth"),
         (("Sram_burst_length=32", "Sram_burst_length=-1"), "out of range"),
+        (("Sram_read_latency=16", "Sram_read_latency=16.5"), "not a whole number"),
         (("const_mem_area=Axi1\n", ""), "const_mem_area is missing"),
         (("const_mem_area=Axi1", "const_mem_area=Axi2"), "is 'Axi2', not Axi0 or Axi1"),
         (("arena_mem_area=Axi0", "arena_mem_area=Axi1"), "arena_mem_area is off_chip_flash"),
@@ -229,3 +238,14 @@ def test_files_that_are_no_ini(ini: Path) -> None:
         load_target("ethos-u55-128", vela_config=ini)
     with pytest.raises(TargetError, match="cannot read"):
         load_target("ethos-u55-128", vela_config=ini.parent)
+
+
+def test_renesas_own_ini(corpus_dir: Path) -> None:
+    """The board's file has the figures of Renesas' ini; only names and capacities are its own."""
+    path = corpus_dir / "specs" / "vela_ini" / "ra8p1.ini"
+    if not path.is_file():
+        pytest.skip("the corpus does not hold ra8p1.ini")
+    theirs = load_target("ethos-u55-256", vela_config=path, memory_mode="Shared_Sram")
+    ours = load_target("renesas-ra8p1")
+    assert (theirs.system_config, theirs.clock_hz) == (ours.system_config, ours.clock_hz)
+    assert vela_ini(theirs).splitlines()[1:] == vela_ini(ours).splitlines()[1:]
