@@ -78,8 +78,21 @@ def _groups(graph: WorkGraph) -> list[Group]:
 
 
 def lower_ops(graph: WorkGraph) -> None:
-    """Step 1: turn each TFLite op on the NPU into kernels, from the outputs upwards."""
-    for op in _visiting_order(graph):
+    """Step 1: turn each TFLite op on the NPU into kernels, from the outputs upwards.
+
+    Variables first: each assignment makes its variable an output, in the order in which the
+    handles are met. Handles last, because their readers look at them.
+    """
+    order = _visiting_order(graph)
+    handles = [op for op in order if op.kind is OpKind.VAR_HANDLE]
+    assignments = [
+        reader
+        for handle in handles
+        for reader in handle.ofm.tensor.readers
+        if reader.kind is OpKind.ASSIGN_VARIABLE
+    ]
+    others = [op for op in order if op.kind is not OpKind.VAR_HANDLE]
+    for op in dict.fromkeys([*assignments, *others, *handles]):
         if not op.cpu and isinstance(op.kind, OpKind) and graph.holds(op):
             LOWERINGS[op.kind](graph, op)
 

@@ -12,7 +12,7 @@ from npusched.graph.shapes import pad_axes
 from npusched.graph.types import Kernel, SourceRef
 from npusched.graph.work import WorkGraph, WorkOp, WorkTensor
 from npusched.hardware.target import Family
-from npusched.ir import ActivationKind, Model, Op, OpKind, Subgraph, Tensor
+from npusched.ir import ActivationKind, DataType, Model, Op, OpKind, Subgraph, Tensor
 from npusched.ops import DilatedConvolution, Role, unreachable_ops
 from npusched.ops.roles import INPUT_ROLES
 
@@ -159,7 +159,7 @@ def _add_op(graph: WorkGraph, op: Op, tensors: dict[int, WorkTensor], *, cpu: bo
         work.params[len(op.inputs) + position] = tensors[index]
     work.ofms = [graph.link(tensors[index]) for index in op.outputs if index >= 0]
     if not work.ofms:
-        placeholder = graph.new_tensor("no result", (), tensors[op.inputs[0]].dtype)
+        placeholder = graph.new_tensor("no result", (), DataType.UNKNOWN)
         placeholder.is_graph_output = True
         graph.outputs.append(placeholder)
         work.ofms = [graph.link(placeholder)]

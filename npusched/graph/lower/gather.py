@@ -93,9 +93,9 @@ def lower_assign_variable(graph: WorkGraph, op: WorkOp) -> None:
     copy(graph, op, ifm, use(variable, quant(ifm)), Rounding.DOUBLE)
     placeholder = op.ofms[0].tensor if op.ofms else None
     graph.remove(op)
-    graph.outputs = [variable if tensor is placeholder else tensor for tensor in graph.outputs]
-    if variable not in graph.outputs:
-        graph.outputs.append(variable)
+    graph.outputs = [tensor for tensor in graph.outputs if tensor is not placeholder]
+    variable.is_graph_output = True
+    graph.outputs.append(variable)
 
 
 def _variable(graph: WorkGraph, op: WorkOp, shape: Shape, dtype: DataType) -> WorkTensor:
