@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from npusched.errors import TargetError
 from npusched.hardware.choose import Choice, choose, choose_from_ini
 from npusched.hardware.energy import energy_table
 from npusched.hardware.names import unknown_name
-from npusched.hardware.schema import MemoryEntry, TargetFile
+from npusched.hardware.schema import MAX_CLOCK_HZ, MemoryEntry, TargetFile
 from npusched.hardware.store import (
     accelerator_of,
     canonical_name,
@@ -126,10 +125,10 @@ def _assemble(
 def _clock(choice: Choice, clock_hz: float | None) -> float:
     if clock_hz is None:
         return choice.system.clock_hz
-    if not math.isfinite(clock_hz) or clock_hz <= 0:
+    if not 0 < clock_hz <= MAX_CLOCK_HZ:
         raise TargetError(
             f"clock {clock_hz:g} Hz is not possible",
-            "a clock is above 0 Hz",
+            "a clock is above 0 Hz and at most 1 THz",
             "write for example --clock 500MHz",
         )
     return clock_hz

@@ -19,13 +19,20 @@ from npusched.hardware.target import (
     HostCpu,
     MemoryKind,
     MemoryMode,
+    NonNegative,
     Uncertain,
     Value,
 )
 
-Positive: TypeAlias = Annotated[float, Meta(gt=0)]
-Count: TypeAlias = Annotated[int, Meta(ge=0)]
-AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
+MAX_CLOCK_HZ = 1e12
+MAX_CLOCK_SCALE = 1e3
+MAX_COUNT = 1 << 40
+"""Bounds that only nonsense exceeds; they keep all arithmetic finite."""
+
+Clock: TypeAlias = Annotated[float, Meta(gt=0, le=MAX_CLOCK_HZ)]
+Scale: TypeAlias = Annotated[float, Meta(gt=0, le=MAX_CLOCK_SCALE)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 
 
 class MemoryEntry(Value, frozen=True, kw_only=True):
@@ -39,7 +46,7 @@ class MemoryEntry(Value, frozen=True, kw_only=True):
 
     kind: MemoryKind
     port: Annotated[int, Meta(ge=0, le=1)]
-    clock_scale: Positive
+    clock_scale: Scale
     ports: AtLeastOne = 1
     port_bytes: AtLeastOne | None = None
     burst_bytes: AtLeastOne
@@ -55,7 +62,7 @@ class MemoryEntry(Value, frozen=True, kw_only=True):
 class SystemConfigEntry(Value, frozen=True, kw_only=True):
     """A named system config: NPU clock and memories by name. ``family`` None = fits any."""
 
-    clock_hz: Positive
+    clock_hz: Clock
     memories: dict[str, MemoryEntry]
     source: str
     family: Family | None = None
@@ -79,7 +86,7 @@ class HostEntry(Value, frozen=True, kw_only=True):
     """The host CPU of a target: the name of a file with a ``[cpu]`` table, and its clock."""
 
     cpu: str
-    clock_hz: Positive
+    clock_hz: Clock
     source: str
 
 
@@ -100,7 +107,7 @@ class EnergyClass(Value, frozen=True, kw_only=True):
     mac: Uncertain
     shram_byte: Uncertain
     npu_cycle_base: Uncertain
-    npu_cycle_per_mac: float
+    npu_cycle_per_mac: NonNegative
     static_mw: Uncertain
     cpu_wait_cycle: Uncertain
     cpu_active_cycle: dict[str, Uncertain]

@@ -152,7 +152,7 @@ def read_toml(path: Path, kind: type[_T]) -> _T:
             "write TOML in UTF-8",
             path=str(path),
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise TargetError(
             f"{path} is not TOML", str(error), "see https://toml.io for the syntax", path=str(path)
         ) from error

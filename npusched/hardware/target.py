@@ -8,9 +8,12 @@ the names; "cycle" without a qualifier is a cycle of the NPU clock (of the CPU c
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
+
+NonNegative: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+"""A figure read from a file: finite, not negative."""
 
 
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -176,8 +179,8 @@ class Roles(Value, frozen=True, kw_only=True):
 class Uncertain(Value, frozen=True, kw_only=True):
     """A typical value known within a factor: low = typical / factor, high = typical * factor."""
 
-    typical: float
-    factor: float
+    typical: NonNegative
+    factor: Annotated[float, msgspec.Meta(ge=1, le=1e6)]
     source: str = ""
 
     @property
@@ -254,12 +257,12 @@ class HostCpu(Value, frozen=True, kw_only=True):
     """
 
     name: str
-    clock_hz: float
-    cycles_per_mac: dict[str, float]
-    cycles_per_element: dict[str, float]
-    dispatch_cycles: float
-    npu_invoke_cycles: float
-    cache_maintenance_cycles_per_byte: float
+    clock_hz: Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+    cycles_per_mac: dict[str, NonNegative]
+    cycles_per_element: dict[str, NonNegative]
+    dispatch_cycles: NonNegative
+    npu_invoke_cycles: NonNegative
+    cache_maintenance_cycles_per_byte: NonNegative
     source: str = ""
 
 

@@ -8,7 +8,6 @@ Missing figures take the values of the C++ core, which is what costs (Vela 5.2.0
 
 from __future__ import annotations
 
-import math
 import re
 from configparser import ConfigParser
 from configparser import Error as IniError
@@ -17,7 +16,14 @@ from pathlib import Path
 
 from npusched.errors import TargetError
 from npusched.hardware.names import suggestion
-from npusched.hardware.schema import MemoryEntry, MemoryModeEntry, SystemConfigEntry
+from npusched.hardware.schema import (
+    MAX_CLOCK_HZ,
+    MAX_CLOCK_SCALE,
+    MAX_COUNT,
+    MemoryEntry,
+    MemoryModeEntry,
+    SystemConfigEntry,
+)
 from npusched.hardware.target import MemoryKind, MemoryMode
 
 MEMORY_NAMES: dict[str, tuple[str, MemoryKind]] = {
@@ -253,7 +259,9 @@ def _number(
         value = float(text)
     except ValueError:
         raise _bad_key(ini, section, key, f"is {text!r}, not a number") from None
-    if not math.isfinite(value) or value < least:
+    most = {"core_clock": MAX_CLOCK_HZ}.get(key, MAX_COUNT)
+    most = MAX_CLOCK_SCALE if key.endswith("_clock_scale") else most
+    if not least <= value <= most:
         raise _bad_key(ini, section, key, f"is {text}, out of range")
     return value
 
