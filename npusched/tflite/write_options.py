@@ -9,7 +9,7 @@ from npusched.ir import options as ir
 from npusched.tflite.options import OPTION_TABLES
 from npusched.tflite.records import Record, Value
 
-_ACTIVATION_CODES: Final = {
+ACTIVATION_CODES: Final = {
     ActivationKind.NONE: 0,
     ActivationKind.RELU: 1,
     ActivationKind.RELU_N1_TO_1: 2,
@@ -51,7 +51,7 @@ def write_options(kind: OpKind, options: Options) -> Record | None:
     values = _values(kind, options)
     activation = getattr(options, "activation", None)
     if isinstance(activation, ActivationKind):
-        values["fused_activation_function"] = _ACTIVATION_CODES[activation]
+        values["fused_activation_function"] = ACTIVATION_CODES[activation]
     return Record(table, values)
 
 

@@ -1,0 +1,186 @@
+"""The order of the stages, written once: bytes -> model -> graph -> plan -> report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npusched.errors import ModelError
+
+if TYPE_CHECKING:
+    from npusched.api.weights import WeightTable
+    from npusched.graph.opgraph import OpGraph
+    from npusched.hardware import Target
+    from npusched.ir import Model, Shape
+    from npusched.report import PlanReport
+    from npusched.schedule import Objective, Segments
+
+
+def plan(
+    model: str | Path | bytes,
+    target: str | Target,
+    *,
+    sram: str | int | None = None,
+    objective: str = "cycles",
+    lambda_cycles_per_byte: float = 0.1,
+    signature: str | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    use_vela: bool = True,
+    use_cache: bool = True,
+) -> PlanReport:
+    """Plan a model on a target and return the report.
+
+    ``model``: a path, ``demo:NAME``, or the bytes of a .tflite file. ``target``: a name of
+    ``npusched configs``, a .toml file, or a ``Target``. ``sram``: a budget ("64KiB", bytes), or
+    None for what the target has. Raises ModelError, TargetError or InfeasibleError.
+    """
+    from npusched.hardware import load_target
+
+    content, name = _content(model)
+    return plan_report(
+        content,
+        name=name,
+        target=load_target(target) if isinstance(target, str) else target,
+        sram=sram,
+        objective=objective,
+        lambda_cycles_per_byte=lambda_cycles_per_byte,
+        signature=signature,
+        input_shapes=input_shapes,
+        use_vela=use_vela,
+        use_cache=use_cache,
+    )
+
+
+def plan_report(
+    content: bytes,
+    *,
+    name: str,
+    target: Target,
+    sram: str | int | None = None,
+    objective: str = "cycles",
+    lambda_cycles_per_byte: float = 0.1,
+    signature: str | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    use_vela: bool = True,
+    use_cache: bool = True,
+) -> PlanReport:
+    """Like ``plan``, for bytes and a resolved target."""
+    from npusched.api.weights import weight_table
+    from npusched.report import PlanInputs, build_report
+    from npusched.schedule import Goal, Objective, Planner, check_plan, fusion_levels, whole_cost
+
+    model = read(content, name, input_shapes)
+    graph = graph_of(model, target, signature)
+    warnings: list[str] = []
+    sizes = weight_table(
+        model, graph, target, use_vela=use_vela, use_cache=use_cache, warnings=warnings
+    )
+    goal = Objective(goal=Goal(objective), lambda_cycles_per_byte=lambda_cycles_per_byte)
+    planner = Planner.of(graph, target, sizes.of, objective=goal)
+    found = planner.plan(budget_bytes(target, sram))
+    faults = check_plan(graph, target, found)
+    if faults:
+        raise RuntimeError(f"the plan fails its own check: {faults[0]}")
+    segments = planner.segments
+    folded = _folded_segments(model, graph, target, sizes, goal) or segments
+    return build_report(
+        PlanInputs(
+            model=model,
+            graph=graph,
+            target=target,
+            plan=found,
+            levels=fusion_levels(model.subgraphs[graph.subgraph], segments, folded, found),
+            unfused=[whole_cost(segments, v) for v in range(len(graph.ops))],
+            objective=objective,
+            vela_version=sizes.vela_version,
+            warnings=warnings,
+            has_budget=sram is not None,
+        )
+    )
+
+
+def _folded_segments(
+    model: Model, graph: OpGraph, target: Target, sizes: WeightTable, objective: Objective
+) -> Segments | None:
+    """Segments of the graph with batch norms folded (level L3); None if there is none to fold."""
+    from npusched.api.folding import folded_model
+    from npusched.graph.batchnorm import find_batch_norms
+    from npusched.graph.build import build_graph
+    from npusched.graph.fold import fold_batch_norms
+    from npusched.schedule import Planner
+
+    subgraph = model.subgraphs[graph.subgraph]
+    if all(norm.linear is None for norm in find_batch_norms(subgraph)):
+        return None
+    after = folded_model(model)
+    if after is None:
+        return None
+    removed = sorted(op for item in fold_batch_norms(subgraph)[0] for op in item.removed)
+    lowered = build_graph(after, graph.family, subgraph=graph.subgraph)
+    return Planner.of(
+        lowered, target, sizes.renumbered(lowered, removed).of, objective=objective
+    ).segments
+
+
+def read(content: bytes, name: str, input_shapes: Mapping[str, Shape] | None = None) -> Model:
+    """Read a model and refuse what cannot be planned. Raises ModelError."""
+    from npusched.tflite import is_vela_compiled, read_model
+
+    model = read_model(content, name, input_shapes=input_shapes)
+    if is_vela_compiled(model):
+        raise ModelError(
+            f"{name} was already compiled by Vela",
+            "it holds the custom op 'ethos-u', whose command stream hides the original ops",
+            "pass the .tflite file that was given to Vela",
+            compiled=True,
+        )
+    return model
+
+
+def graph_of(model: Model, target: Target, signature: str | None = None) -> OpGraph:
+    """Lower the subgraph of a signature (default: subgraph 0). Raises ModelError."""
+    from npusched.graph.build import build_graph
+
+    family = None if target.accelerator is None else target.accelerator.family
+    return build_graph(model, family, subgraph=subgraph_of(model, signature))
+
+
+def subgraph_of(model: Model, signature: str | None) -> int:
+    """Index of the subgraph that a signature runs. Raises ModelError for an unknown one."""
+    if signature is None:
+        return 0
+    for known in model.signatures:
+        if known.key == signature:
+            return known.subgraph
+    import difflib
+
+    keys = [known.key for known in model.signatures]
+    close = difflib.get_close_matches(signature, keys, 1)
+    raise ModelError(
+        f"the model has no signature '{signature}'",
+        f"it has: {', '.join(keys) or 'none'}",
+        f"did you mean '{close[0]}'?" if close else "leave --signature out for subgraph 0",
+    )
+
+
+def budget_bytes(target: Target, sram: str | int | None) -> int | None:
+    """The budget in bytes: what was asked for, else the capacity of the budget memory."""
+    from npusched.hardware import parse_size
+
+    if sram is None:
+        return target.sram_budget_bytes
+    return sram if isinstance(sram, int) else parse_size(sram)
+
+
+def _content(model: str | Path | bytes) -> tuple[bytes, str]:
+    if isinstance(model, bytes):
+        return model, "model"
+    text = str(model)
+    if text.startswith("demo:"):
+        from npusched.demos import demo
+
+        return demo(text.removeprefix("demo:")), text
+    from npusched.tflite.container import read_file
+
+    return read_file(Path(model)), Path(model).name

@@ -1,0 +1,133 @@
+"""Encoded weight sizes for a graph: exact from one compilation by Vela, else estimated."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from npusched.cost.types import BlockConfig, Traversal, WeightBytes
+from npusched.cost.weights import estimate_weights
+from npusched.errors import VelaError
+from npusched.graph.opgraph import OpGraph
+from npusched.graph.types import ScheduledOp, SourceRef
+from npusched.hardware import Target
+from npusched.ir import Model
+
+VELA_LIMIT_S = 20.0
+"""Longest that a plan waits for Vela before it goes on with estimates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """What Vela encoded for one op: bytes for one block depth and traversal, unsliced."""
+
+    weights: int
+    scales: int
+    block_depth: int
+    traversal: Traversal
+    channels: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightTable:
+    """Sizes for the ops of one graph. ``known`` is keyed by weights (their key, all of them)."""
+
+    target: Target
+    known: Mapping[tuple[SourceRef, int], Encoded]
+    order: Mapping[int, tuple[SourceRef, int]]
+    vela_version: str | None
+    estimates: dict[tuple[str, BlockConfig], WeightBytes] = field(default_factory=dict)
+
+    def of(self, op: ScheduledOp, block: BlockConfig) -> WeightBytes:
+        """Encoded bytes of an op's weights with this block: exact if Vela encoded just that.
+
+        Another block depth changes the padding and order of the stream: then Vela's size for its
+        own depth is the estimate.
+        """
+        assert op.weights is not None
+        found = self.known.get(self.order.get(op.id, ((-1, -1), 0)))
+        if found is not None and found.channels == op.weights.shape[0]:
+            same = (found.block_depth, found.traversal) == (block.ofm_block.c, block.traversal)
+            return WeightBytes(weights=found.weights, scales=found.scales, exact=same)
+        key = (op.weights.key, block)
+        if key not in self.estimates:
+            self.estimates[key] = estimate_weights(self.target, op, block)
+        return self.estimates[key]
+
+    def renumbered(self, graph: OpGraph, removed: Sequence[int]) -> WeightTable:
+        """The same sizes for the graph of a file that lost the source ops ``removed``."""
+
+        def after(ref: SourceRef) -> SourceRef:
+            return ref[0], ref[1] - sum(1 for op in removed if op < ref[1])
+
+        return replace(
+            self,
+            known={(after(ref), order): size for (ref, order), size in self.known.items()},
+            order=_order(graph),
+        )
+
+
+def weight_table(
+    model: Model,
+    graph: OpGraph,
+    target: Target,
+    *,
+    use_vela: bool,
+    use_cache: bool,
+    warnings: list[str],
+) -> WeightTable:
+    """Ask Vela once for the sizes of all weights; a failure is a warning, and all is estimated."""
+    order = _order(graph)
+    known: dict[tuple[SourceRef, int], Encoded] = {}
+    version = None
+    if use_vela and order:
+        try:
+            known, version = _ask_vela(model, target, use_cache)
+        except VelaError as error:
+            why = f" ({error.why})" if error.why else ""
+            warnings.append(f"weight sizes are estimated: {error.what}{why}")
+    return WeightTable(target=target, known=known, order=order, vela_version=version)
+
+
+def _order(graph: OpGraph) -> dict[int, tuple[SourceRef, int]]:
+    """(source op, how manyth of its ops with weights) of every op with weights."""
+    seen: Counter[SourceRef] = Counter()
+    order = {}
+    for op in graph.ops:
+        if op.weights is not None and op.source_ops:
+            ref = op.source_ops[0]
+            order[op.id] = (ref, seen[ref])
+            seen[ref] += 1
+    return order
+
+
+def _ask_vela(
+    model: Model, target: Target, use_cache: bool
+) -> tuple[dict[tuple[SourceRef, int], Encoded], str]:
+    from npusched.vela.cache import VelaCache
+    from npusched.vela.encoded import encoded_weights
+    from npusched.vela.options import Feature, VelaOptions
+    from npusched.vela.runner import compile_model
+
+    options = VelaOptions(
+        disable=(Feature.CASCADING, Feature.FM_STAGING),
+        arena_cache_size_bytes=UNLIMITED_BYTES,
+    )
+    cache = VelaCache() if use_cache else None
+    result = compile_model(model.content, target, options, cache=cache, limit_s=VELA_LIMIT_S)
+    known = {}
+    for op in encoded_weights(result, model):
+        if op.source_ref is not None and op.slices == 1:
+            known[op.source_ref, op.order] = Encoded(
+                weights=op.weights_bytes,
+                scales=op.scales_bytes,
+                block_depth=op.ofm_block_depth,
+                traversal=op.traversal,
+                channels=sum(p.channels for p in op.parts if p.core == 0),
+            )
+    return known, result.vela_version
+
+
+UNLIMITED_BYTES = 1 << 32
+"""An arena that no model reaches: every op gets the block of its whole OFM."""
