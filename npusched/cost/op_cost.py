@@ -38,11 +38,11 @@ from npusched.hardware.target import Target
 class Staging:
     """Facts about weights that DMA copies to the staging memory (Vela's weight buffering).
 
-    ``full_dma_bytes``: the un-sliced encoding with its scales; ``full_dma_cycles``: the time to copy
-    it, where that is known instead. ``first_dma_bytes``: slice 0 without
-    scale padding (10 bytes per channel and its weights). ``pre_buffered_bytes``: slice 0 with
-    padding if it is copied under the previous op, else 0. ``self_slack_cycles``: cycles of the last
-    slice (``staged_slack_of``), which the DMA of this op's slices cannot use.
+    ``full_dma_bytes``: the un-sliced encoding with its scales; ``full_dma_cycles``: the time to
+    copy it, where that is known instead. ``first_dma_bytes``: slice 0 without scale padding (10
+    bytes per channel and its weights). ``pre_buffered_bytes``: slice 0 with padding if it is copied
+    under the previous op, else 0. ``self_slack_cycles``: cycles of the last slice
+    (``staged_slack_of``), which the DMA of this op's slices cannot use.
     """
 
     full_dma_bytes: int = 0
@@ -247,7 +247,7 @@ def staged_slack_of(
     _, ofm_h, ofm_w, _ = op.written.shape
     stripe = (1, min(rows or ofm_h, ofm_h), ofm_w, depth)
     scheduled = reshaped(
-        _as_scheduled(target, op, keep_sparse=True), ifm=_receptive_field(op, stripe), ofm=stripe
+        _as_scheduled(target, op, keep_sparse=True), ifm=receptive_field(op, stripe), ofm=stripe
     )
     if ifm_staged:
         scheduled = replace(scheduled, ifm=_moved(scheduled.ifm, target.roles.cache))
@@ -276,8 +276,8 @@ def reshaped(op: CostOp, *, ifm: Shape4, ofm: Shape4, ifm2: Shape4 | None = None
     )
 
 
-def _receptive_field(op: CostOp, ofm: Shape4) -> Shape4:
-    """IFM area that an OFM area needs, at most the IFM (VELA_SPEC_2 §6)."""
+def receptive_field(op: CostOp, ofm: Shape4) -> Shape4:
+    """IFM that an OFM area of one batch needs, at most the IFM's area (VELA_SPEC_2 §6)."""
     _, ifm_h, ifm_w, ifm_c = op.ifm.shape
     kernel = op.kernel
     factor = 1 if op.upscale is Upscale.NONE else 2

@@ -14,8 +14,10 @@ from functools import lru_cache
 
 from npusched.cost.arith import ceil_div
 from npusched.cost.blocks import find_block
-from npusched.cost.kinds import ELEMENTWISE
-from npusched.cost.op_cost import op_cost, reshaped
+from npusched.cost.blocks_u55 import unpermuted
+from npusched.cost.cycles import npu_op_cycles
+from npusched.cost.kinds import ELEMENTWISE, Unit, unit_of
+from npusched.cost.op_cost import op_cost, receptive_field, reshaped
 from npusched.cost.types import Basis, CostFm, CostOp, OpCost, WeightBytes
 from npusched.graph.types import KernelKind, Reverse, Shape4, Upscale
 from npusched.hardware.target import Target
@@ -109,17 +111,16 @@ def striped_nominal(
     target: Target,
     op: CostOp,
     rows: int,
-    weights: WeightBytes | None = None,
     *,
     basis: Basis = Basis.PHYSICAL,
-    weights_memory: str | None = None,
+    bias_memory: str | None = None,
 ) -> int:
     """⌈H / rows⌉ times the NPU cycles of an interior stripe, edges not clipped.
 
-    This is Vela's ``est_op_cycles_without_buffering`` where ``rows`` divides H; its exact form for
-    any height is ``scheduler_estimate``.
+    This is Vela's ``est_op_cycles_without_buffering`` where ``rows`` divides H and the feature maps
+    lie where its scheduler assumed them; its exact form for any height is ``scheduler_estimate``.
     """
-    one = _nominal_cycles(target, op, rows, basis, weights, weights_memory)
+    one = _interior_cycles(target, op, rows, basis, bias_memory)
     return ceil_div(ofm_rows_total(op), rows) * one
 
 
@@ -131,35 +132,36 @@ def scheduler_estimate(
     basis: Basis = Basis.VELA,
     bias_memory: str | None = None,
 ) -> int:
-    """Vela's own estimate over all stripes: trunc(max(1, H / rows) · stripe) (VELA_SPEC_2 §6)."""
-    one = _nominal_cycles(target, op, rows, basis, None, bias_memory)
+    """Vela's own estimate over all stripes: trunc(max(1, H / rows) · stripe) (VELA_SPEC_2 §6).
+
+    For a single depth slice. ``bias_memory``: the staging memory if weights are staged, else (None)
+    the constants'.
+    """
+    one = _interior_cycles(target, op, rows, basis, bias_memory)
     return math.trunc(max(1.0, ofm_rows_total(op) / rows) * one)
 
 
-def _nominal_cycles(
-    target: Target,
-    op: CostOp,
-    rows: int,
-    basis: Basis,
-    weights: WeightBytes | None,
-    weights_memory: str | None,
+def _interior_cycles(
+    target: Target, op: CostOp, rows: int, basis: Basis, bias_memory: str | None
 ) -> int:
+    """NPU cycles of one batch of an interior stripe with its own block.
+
+    A transpose fused into a convolution keeps the depth before transposition and the stored h and
+    w, as Vela does.
+    """
+    assert target.accelerator is not None
     height = min(rows, ofm_rows_total(op))
-    ifm_rows = min(_unclipped_rows(op, height), op.ifm.shape[1])
-    second = min(height, op.ifm2.shape[1]) if op.ifm2 is not None else 0
-    return _stripe_cost(
-        target,
-        op,
-        height,
-        ifm_rows,
-        second,
-        height,
-        weights or WeightBytes(),
-        basis,
-        weights_memory,
-        None,
-        True,
-    ).npu_cycles
+    fitted = op
+    if height < ofm_rows_total(op):
+        second = min(height, op.ifm2.shape[1]) if op.ifm2 is not None else 0
+        fitted = _striped(op, height, min(_unclipped_rows(op, height), op.ifm.shape[1]), second)
+    block = find_block(target.accelerator, fitted)
+    _, _, w, depth = op.written.shape
+    if unit_of(target.accelerator, op.kind) in (Unit.CONV, Unit.DEPTHWISE):
+        depth = unpermuted(op.written.shape, op.transpose)[3]
+    area = (1, height, w, depth)
+    stripe = reshaped(op, ifm=receptive_field(op, area), ofm=area)
+    return npu_op_cycles(target, stripe, block, basis=basis, bias_memory=bias_memory)
 
 
 def _unclipped_rows(op: CostOp, rows: int) -> int:

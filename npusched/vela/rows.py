@@ -121,33 +121,43 @@ def row_slack(target: Target, row: VelaRow) -> int:
     )
 
 
-def row_cost(target: Target, row: VelaRow, previous: VelaRow | None) -> OpCost:
+def row_cost(
+    target: Target,
+    row: VelaRow,
+    previous: VelaRow | None,
+    *,
+    first_slice: WeightBytes | None = None,
+) -> OpCost:
     """Our vela-compatible cost of a row that runs on the NPU, from its facts and its block.
 
-    The database lacks the first slice's size of rows with several depth slices: their NPU cycles
-    are computed as if there was one slice, and must not be compared.
+    ``first_slice``: encoded bytes of the first depth slice, all cores (see ``encoded_weights``).
+    The database lacks them; without them, NPU cycles of a row with several slices are computed as
+    if there was one, and must not be compared.
     """
     if target.accelerator is None:
         raise ValueError(f"{target.name} has no NPU")
-    staging = None
-    if row.staged:
-        scales = row.weights.scales
-        if isinstance(target.accelerator, AcceleratorU55):
-            scales = _SCALE_BYTES * row.depth_slices[-1]  # the first DMA leaves the padding out
-        staging = Staging(
-            full_dma_bytes=row.weights.total,
-            first_dma_bytes=row.weights.weights + scales,
-            pre_buffered_bytes=row.weights.total if row.pre_buffered else 0,
-            self_slack_cycles=row_slack(target, row),
-        )
     return op_cost(
         target,
         row.op,
         row.weights,
         basis=Basis.VELA,
         block=row.block or find_block(target.accelerator, row.op),
-        staging=staging,
+        staging=_staging(target, row, first_slice) if row.staged else None,
         slack_cycles=0 if previous is None else row_slack(target, previous),
+    )
+
+
+def _staging(target: Target, row: VelaRow, first_slice: WeightBytes | None) -> Staging:
+    """What the DMA of a row with staged weights copies, and when."""
+    first = row.weights if row.slices == 1 or first_slice is None else first_slice
+    channels = row.depth_slices[1]
+    unpadded = isinstance(target.accelerator, AcceleratorU55)
+    return Staging(
+        full_dma_bytes=row.weights.total,
+        full_dma_cycles=None if row.slices == 1 else row.full_dma_cycles,
+        first_dma_bytes=first.weights + (_SCALE_BYTES * channels if unpadded else first.scales),
+        pre_buffered_bytes=first.total if row.pre_buffered else 0,
+        self_slack_cycles=row_slack(target, row),
     )
 
 
