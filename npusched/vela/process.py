@@ -29,6 +29,9 @@ _MESSAGE_LIMIT_BYTES = 4 << 20
 _RECYCLE_BYTES = 16 << 20
 """After a reply of this size the worker is replaced: it would keep the memory it has grown to."""
 _STOP_S = 1.0
+_ALARM = getattr(signal, "SIGALRM", 1 << 16)
+"""Signal by which a worker ends itself when its time is up; a number never seen on Windows."""
+
 _DECODER: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Compiled | Failed)
 _WORKERS: weakref.WeakSet[VelaWorker] = weakref.WeakSet()
 
@@ -229,7 +232,7 @@ def _death(
     except subprocess.TimeoutExpired:
         status = None
     said = _last_line(_take_messages(log))
-    if expired or status == -getattr(signal, "SIGALRM", 0):
+    if expired or (status is not None and status == -_ALARM):
         return VelaError(
             f"Vela did not finish within {request.limit_s:g} s",
             said or "it was still compiling when its time was up",

@@ -21,7 +21,7 @@ from npusched.vela.records import (
     VelaTraffic,
     VelaWeights,
 )
-from npusched.vela.tables import DebugDatabase, DebugTable
+from npusched.vela.tables import DebugDatabase, DebugTable, broken
 
 PURPOSES = ("Lut", "FeatureMap", "Weights", "Scales")
 
@@ -178,7 +178,9 @@ def _read_rows(database: DebugDatabase, op_counts: Sequence[int]) -> list[VelaOp
             strict=True,
         )
     ):
-        at = place[id_]
+        at = place.get(id_, -1)
+        if at < 0:
+            raise broken(f"op {id_} of table perf is not in perf_debug")
         source = sources.get(source_id)
         rows.append(
             VelaOp(
@@ -321,7 +323,7 @@ def _weights(table: DebugTable) -> list[VelaWeights | None]:
                 sub_streams=streams,
                 distinct=distinct,
                 zeros=zeros,
-                depth_slices=tuple(int(border) for border in slices.split("|") if border),
+                depth_slices=tuple(int(border) for border in slices.split("|") if border.isdigit()),
                 pre_buffer=bool(pre),
                 buffering=buf or "None",
                 transfer_cycles=transfer,

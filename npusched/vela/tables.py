@@ -6,9 +6,20 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from npusched.errors import VelaError
 from npusched.vela.protocol import Columns
 
 _CELLS = msgspec.msgpack.Decoder(tuple[str, ...])
+
+
+def broken(why: str) -> VelaError:
+    """Return the error for a debug database whose tables make no sense."""
+    return VelaError(
+        "cannot read Vela's debug database",
+        why,
+        "compile again with Vela 5.x and --enable-debug-db",
+        reason="database",
+    )
 
 
 class DebugTable:
@@ -32,12 +43,16 @@ class DebugTable:
     def ints(self, name: str) -> tuple[int, ...]:
         """Return a column as integers: empty cells are 0, 0x prefixes are hexadecimal.
 
-        A missing column is all zeros (Vela writes some only for some memories).
+        A missing column is all zeros (Vela writes some only for some memories). Raises VelaError
+        for a cell that is no number.
         """
         if name not in self._raw:
             return (0,) * len(self)
         cells = self.column(name)
-        known = {cell: int(cell, 0) if cell else 0 for cell in set(cells)}
+        try:
+            known = {cell: int(cell, 0) if cell else 0 for cell in set(cells)}
+        except ValueError as error:
+            raise broken(f"column {name} of table {self.name}: {error}") from None
         return tuple([known[cell] for cell in cells])
 
     def texts(self, name: str) -> tuple[str, ...]:
