@@ -320,8 +320,7 @@ class Target(Value, frozen=True, kw_only=True):
     def sram_budget_bytes(self) -> int | None:
         """The SRAM budget where the user names none; None = unlimited.
 
-        What the memory mode states, else the capacity of the cache memory.
+        The smaller of what the memory mode states and the capacity of the cache memory.
         """
-        return (
-            self.cache.capacity_bytes if self.arena_cache_bytes is None else self.arena_cache_bytes
-        )
+        limits = (self.arena_cache_bytes, self.cache.capacity_bytes)
+        return min((limit for limit in limits if limit is not None), default=None)

@@ -94,3 +94,15 @@ def test_not_even_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\x00")
     with pytest.raises(TargetError, match="not a text file"):
         load_target(str(path))
+
+
+@pytest.mark.parametrize(("stated", "budget"), [(65536, 65536), (1 << 30, 1872 * 1024)])
+def test_the_budget_is_the_smaller_of_mode_and_memory(
+    tmp_path: Path, stated: int, budget: int
+) -> None:
+    path = tmp_path / "board.toml"
+    path.write_text(
+        BOARD.replace('cache = "sram"', f'cache = "sram"\narena_cache_bytes = {stated}')
+    )
+    target = load_target(str(path))
+    assert target.sram_budget_bytes == target.cache.capacity_bytes == budget
