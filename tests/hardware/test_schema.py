@@ -52,7 +52,11 @@ def test_a_copied_file_is_a_board(tmp_path: Path) -> None:
         ('const = "mram"', 'const = "axi1"', "2 memories are on axi1"),
         ('vela_name = "OffChipFlash"', 'vela_name = "Sram"', "two memories are 'Sram'"),
         ('vela_name = "OffChipFlash"', 'vela_name = "Mram"', "Vela has no memory 'Mram'"),
-        ('clock_hz = 1e9\nsource = "GT"\n', "clock_hz = 1e9\n", "missing required field `source`"),
+        (
+            'clock_hz = 1e9\nsource = "GROUND_TRUTH §1.1"\n',
+            "clock_hz = 1e9\n",
+            "missing required field `source`",
+        ),
         ("[host]", "[host", "is not TOML"),
         ('memory_mode = "Shared_Sram"', 'memory_mode = "Elsewhere"', "known: Shared_Sram"),
     ],
