@@ -1,0 +1,1 @@
+"""Evidence and speed figures; every report in ``reports/`` is written from here."""
