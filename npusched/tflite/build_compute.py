@@ -45,8 +45,9 @@ class ComputeBuilder(GraphBuilder):
         """Add weights (given in real numbers, or random) and return them with their scales.
 
         ``axis`` is that of the output channels. Random weights make results of about std
-        ``gain`` from ``fan_in`` products with ``ifm``; those of one channel add up to 0, so that results follow
-        the input and not its mean. uint8 weights have one scale, whatever ``per_channel`` says.
+        ``gain`` from ``fan_in`` products with ``ifm``; those of one channel add up to 0, so that
+        results follow the input and not its mean. uint8 weights have one scale, whatever
+        ``per_channel`` says.
         """
         kind = type_of(dtype) if dtype is not None else _WEIGHT_TYPES.get(ifm.dtype, DataType.INT8)
         if values is not None:

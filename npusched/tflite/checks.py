@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from npusched.errors import ModelError
-from npusched.ir import Model, Op, Subgraph
+from npusched.ir import DataType, Model, Op, Shape, Subgraph
 from npusched.ir.options import CallOptions
 from npusched.tflite.shapes import check_shapes
+
+MAX_TENSOR_BYTES: Final = 1 << 32
+"""Largest tensor taken as meant: the 4 GiB that a 32-bit address reaches."""
+MAX_RANK: Final = 16
+"""More axes than any TFLite kernel takes (8)."""
 
 _DAMAGED: Final = "the file is damaged or its converter is faulty: convert the model again"
 
@@ -16,8 +22,21 @@ def check_model(model: Model) -> None:
     """Raise ModelError unless every subgraph can be executed in file order."""
     for graph in model.subgraphs:
         _check_order(graph)
+        _check_empty(graph)
         check_shapes(graph, f" of subgraph {graph.index}" if graph.index else "")
     _check_calls(model)
+
+
+def check_size(shape: Shape, dtype: DataType, where: str) -> None:
+    """Raise ModelError for a shape that no memory holds; an axis of 0 counts as 1."""
+    need_bytes = prod(max(size, 1) for size in shape) * max(dtype.bits, 8) // 8
+    if len(shape) > MAX_RANK or need_bytes > MAX_TENSOR_BYTES:
+        raise ModelError(
+            f"cannot use the model: {where} is too large",
+            f"{dtype.label} {list(shape[: MAX_RANK + 1])} exceeds {MAX_RANK} axes "
+            f"or {MAX_TENSOR_BYTES} bytes",
+            _DAMAGED,
+        )
 
 
 def op_label(op: Op, graph: Subgraph) -> str:
@@ -57,6 +76,19 @@ def _check_order(graph: Subgraph) -> None:
     for tensor in graph.outputs:
         if tensor not in ready:
             raise _missing(f"subgraph {graph.index} returns", tensor)
+
+
+def _check_empty(graph: Subgraph) -> None:
+    """Nothing that is computed is empty (constants may be: the shape of a scalar)."""
+    touched = {t for op in graph.ops for t in (*op.inputs, *op.outputs)}
+    for index in sorted(touched.union(graph.inputs, graph.outputs)):
+        tensor = graph.tensors[index]
+        if index >= 0 and 0 in tensor.shape and not tensor.is_constant:
+            raise ModelError(
+                f"cannot use the model: tensor {index} of subgraph {graph.index} is empty",
+                f"{tensor.dtype.label} {list(tensor.shape)} has no elements",
+                _DAMAGED,
+            )
 
 
 def _missing(who: str, tensor: int) -> ModelError:

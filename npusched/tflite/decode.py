@@ -20,9 +20,9 @@ _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
 _SCALAR = {code: struct.Struct(f"<{code}") for code in "bB?hHiIqQfd"}
 
-MAX_TABLES = 400_000
+MAX_TABLES = 200_000
 """Tables that one file may hold (a table takes about 5 us to decode)."""
-MAX_NUMBERS = 8_000_000
+MAX_NUMBERS = 4_000_000
 """Elements of scalar vectors, buffers apart, that one file may hold (32 bytes each as a tuple)."""
 
 _HINT = "the file is damaged or not a TFLite model: export or download it again"

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from npusched.errors import ModelError
 from npusched.ir import Model, Shape, Subgraph, Tensor
+from npusched.tflite.checks import check_size
 from npusched.tflite.shapes import propagate
 
 
@@ -19,10 +20,17 @@ def resolve_shapes(model: Model, input_shapes: Mapping[str, Shape]) -> Model:
     given. Raises ModelError with the ``--input-shape`` to pass.
     """
     wanted = _by_tensor(model, input_shapes)
+    for subgraph, shapes in wanted.items():
+        for index, shape in shapes.items():
+            tensor = model.subgraphs[subgraph].tensors[index]
+            check_size(shape, tensor.dtype, f"graph input {tensor.name!r}")
     graphs = tuple(
         propagate(graph, wanted[graph.index]) if graph.index in wanted else graph
         for graph in model.subgraphs
     )
+    for index in wanted:
+        for tensor in graphs[index].tensors:
+            check_size(tensor.shape, tensor.dtype, f"tensor {tensor.index} of the given shapes")
     entries = {0, *(signature.subgraph for signature in model.signatures)}
     notes: list[str] = []
     for index in sorted(entries):

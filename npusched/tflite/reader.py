@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +21,7 @@ from npusched.ir import (
     Tensor,
 )
 from npusched.ir.options import CustomOptions, Options
-from npusched.tflite.checks import check_model
+from npusched.tflite.checks import check_model, check_size
 from npusched.tflite.constants import NUMPY_TYPES, Array, Constants
 from npusched.tflite.container import check_identifier, read_file
 from npusched.tflite.decode import decode
@@ -30,9 +29,6 @@ from npusched.tflite.dynamic import resolve_shapes
 from npusched.tflite.options import read_options
 from npusched.tflite.records import Record
 from npusched.tflite.schema import OPERATORS, TENSOR_TYPES
-
-MAX_TENSOR_BYTES: Final = 1 << 32
-"""Largest tensor taken as meant: the 4 GiB that a 32-bit address reaches."""
 
 _DAMAGED: Final = "the file is damaged: export or download it again"
 _PLACEHOLDER_CODE: Final = 127
@@ -98,6 +94,7 @@ def _assemble(content: bytes, name: str) -> Model:
         subgraphs=graphs,
         signatures=tuple(_signature(s, graphs) for s in root.records("signature_defs")),
         description=root.text("description"),
+        const_bytes=file.const_bytes(),
         const_bytes=sum(len(b.blob("data")) + b.integer("size") for b in file.buffers),
         content=content,
     )
@@ -224,12 +221,7 @@ class _File:
         code = record.integer("type")
         dtype = TENSOR_TYPES[code] if 0 <= code < len(TENSOR_TYPES) else DataType.UNKNOWN
         shape, dynamic_axes = _shape(record, label)
-        if prod(shape) * dtype.bits // 8 > MAX_TENSOR_BYTES:
-            raise ModelError(
-                f"cannot use the model: {label} is too large",
-                f"{dtype.label} {list(shape)} takes more than {MAX_TENSOR_BYTES} bytes",
-                _DAMAGED,
-            )
+        check_size(shape, dtype, label)
         is_variable = record.flag("is_variable")
         raw = self.buffer(record.integer("buffer"), label)
         data: Array | None = None
@@ -254,6 +246,10 @@ class _File:
             dynamic_axes=dynamic_axes,
             stored_bytes=0 if data is None else len(raw),
         )
+
+    def const_bytes(self) -> int:
+        """Bytes of all buffers, each once."""
+        return sum(len(self.buffer(index, f"buffer {index}")) for index in range(len(self.buffers)))
 
     def buffer(self, index: int, where: str) -> memoryview:
         """Bytes of a buffer; none for buffer 0 of a file without buffers."""

@@ -116,6 +116,14 @@ def window(size: int, kernel: int, stride: int, padding: Padding, dilation: int 
     return (size - span) // stride + 1
 
 
+def weights_of(operands: Operands, index: int, rank: int) -> Shape:
+    """Return the shape of weights, which cannot be empty."""
+    shape = need(operands, index, rank).shape
+    if 0 in shape:
+        fail(f"weights {list(shape)} are empty")
+    return shape
+
+
 def _bias(operands: Operands, index: int, channels: int) -> None:
     bias = optional(operands, index)
     if bias is not None and bias.elements != channels:
@@ -126,7 +134,7 @@ def conv(options: Options, operands: Operands) -> tuple[Shape, ...]:
     """CONV_2D: ifm NHWC, weights OHWI (I = C / groups), bias O."""
     assert isinstance(options, ConvOptions)
     n, h, w, c = need(operands, 0, 4).shape
-    filters, kernel_h, kernel_w, depth = need(operands, 1, 4).shape
+    filters, kernel_h, kernel_w, depth = weights_of(operands, 1, 4)
     if depth < 1 or c % depth or filters % (c // depth):
         fail(f"{filters} filters of depth {depth} do not suit {c} input channels")
     _bias(operands, 2, filters)
@@ -139,7 +147,7 @@ def depthwise(options: Options, operands: Operands) -> tuple[Shape, ...]:
     """DEPTHWISE_CONV_2D: ifm NHWC, weights 1HW(C*multiplier), bias."""
     assert isinstance(options, ConvOptions)
     n, h, w, c = need(operands, 0, 4).shape
-    one, kernel_h, kernel_w, filters = need(operands, 1, 4).shape
+    one, kernel_h, kernel_w, filters = weights_of(operands, 1, 4)
     if one != 1 or c < 1 or filters % c:
         fail(f"depthwise weights of {filters} channels do not suit {c} input channels")
     _bias(operands, 2, filters)
@@ -151,7 +159,7 @@ def depthwise(options: Options, operands: Operands) -> tuple[Shape, ...]:
 def transpose_conv(options: Options, operands: Operands) -> tuple[Shape, ...]:
     """TRANSPOSE_CONV: output shape, weights OHWI, ifm NHWC, bias O."""
     assert isinstance(options, ConvOptions)
-    filters, kernel_h, kernel_w, depth = need(operands, 1, 4).shape
+    filters, kernel_h, kernel_w, depth = weights_of(operands, 1, 4)
     n, h, w, c = need(operands, 2, 4).shape
     out = need(operands, 0).ints()
     if len(out) != 4 or out[3] != filters or out[0] != n or depth != c:
@@ -176,7 +184,7 @@ def pool(options: Options, operands: Operands) -> tuple[Shape, ...]:
 def fully_connected(options: Options, operands: Operands) -> tuple[Shape, ...]:
     """FULLY_CONNECTED: ifm of any rank, weights OI, bias O."""
     assert isinstance(options, FullyConnectedOptions)
-    ifm, (units, depth) = need(operands, 0), need(operands, 1, 2).shape
+    ifm, (units, depth) = need(operands, 0), weights_of(operands, 1, 2)
     if depth < 1 or ifm.elements % depth:
         fail(f"ifm {list(ifm.shape)} is no multiple of the weights' depth {depth}")
     _bias(operands, 2, units)
@@ -249,7 +257,7 @@ def sequence_lstm(options: Options, operands: Operands) -> tuple[Shape, ...]:
     """UNIDIRECTIONAL_SEQUENCE_LSTM: ifm [batch, time, features] (or time major), 24 inputs."""
     assert isinstance(options, LstmOptions)
     rows, steps, features = need(operands, 0, 3).shape
-    cells, depth = need(operands, 2, 2).shape
+    cells, depth = weights_of(operands, 2, 2)
     outputs = need(operands, 6, 2).shape[1]
     if depth != features:
         fail(f"{features} features, but input weights of depth {depth}")
@@ -270,7 +278,7 @@ def svdf(options: Options, operands: Operands) -> tuple[Shape, ...]:
     """SVDF: ifm [batch, features], feature weights [filters, features], time weights."""
     assert isinstance(options, SvdfOptions)
     batch, features = need(operands, 0, 2).shape
-    filters, depth = need(operands, 1, 2).shape
+    filters, depth = weights_of(operands, 1, 2)
     if depth != features or filters % options.rank or need(operands, 2, 2).shape[0] != filters:
         fail(f"weights [{filters}, {depth}] of rank {options.rank} for {features} features")
     return ((batch, filters // options.rank),)
