@@ -156,7 +156,6 @@ class Signature:
 class Model:
     """A whole model file.
 
-    ``const_bytes``: size of all buffers of the file, each once (constants and metadata).
     ``notes`` are facts the user must hear once (a dynamic batch taken as 1, ...).
     ``const_bytes``: data of all buffers of the file, each once (weights, metadata).
     ``content`` are the bytes of the file, for tools that need the file itself (Vela).
@@ -168,7 +167,6 @@ class Model:
     subgraphs: tuple[Subgraph, ...]
     signatures: tuple[Signature, ...] = ()
     description: str = ""
-    const_bytes: int = 0
     notes: tuple[str, ...] = ()
     const_bytes: int = 0
     content: bytes = field(default=b"", compare=False, repr=False)

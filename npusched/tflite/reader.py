@@ -95,7 +95,6 @@ def _assemble(content: bytes, name: str) -> Model:
         signatures=tuple(_signature(s, graphs) for s in root.records("signature_defs")),
         description=root.text("description"),
         const_bytes=file.const_bytes(),
-        const_bytes=sum(len(b.blob("data")) + b.integer("size") for b in file.buffers),
         content=content,
     )
 
