@@ -70,6 +70,14 @@ class VelaWorker:
             except _KilledError:
                 return self._run_once(request)
 
+    def start(self) -> None:
+        """Start the process without waiting for it, so that its start-up overlaps other work.
+
+        Raises VelaError if it cannot be started.
+        """
+        with self._lock:
+            self._ensure_started()
+
     def close(self) -> None:
         """Stop the worker. The next request starts a new one."""
         with self._lock:
@@ -181,14 +189,9 @@ def _close_all(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
 
 
 def _terminate(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    """End the worker: politely by end of input if idle, else by force; reap it."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    """End the worker at once (it holds nothing worth saving) and reap it."""
+    process.kill()
+    process.wait()
     _close_all(process, log)
 
 

@@ -7,6 +7,9 @@ core only ever runs in a worker process (``process``): its crash is a ``VelaErro
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
+from contextlib import suppress
 from functools import cache as memoise
 
 import msgspec
@@ -29,6 +32,8 @@ from npusched.vela.result import VelaResult
 DEFAULT_LIMIT_S = 120.0
 """Wall-clock limit of one compilation. The slowest corpus model takes about 20 s."""
 
+_DISTRIBUTION = "ethos_u_vela-"
+_SUFFIX = ".dist-info"
 _WORKER = VelaWorker()
 
 
@@ -38,6 +43,26 @@ def vela_version() -> str:
 
     Raises VelaError if it is not installed.
     """
+    return _version_on_path() or _version_by_metadata()
+
+
+def _version_on_path() -> str:
+    """Look for the distribution's folder on the import path ("" if it is not plainly there).
+
+    Takes 0.2 ms, where importing importlib.metadata takes 20.
+    """
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith(_DISTRIBUTION) and name.endswith(_SUFFIX):
+                return name[len(_DISTRIBUTION) : -len(_SUFFIX)]
+    return ""
+
+
+def _version_by_metadata() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -143,6 +168,17 @@ def compile_config(
     if cache is not None:
         cache.put(key, result)
     return result
+
+
+def warm_up() -> None:
+    """Start the shared worker in the background, to save its start-up (about 50 ms) later.
+
+    Does nothing if Vela is not installed or the process cannot be started: whoever needs it will
+    be told then.
+    """
+    with suppress(VelaError):
+        vela_version()
+        _WORKER.start()
 
 
 def close_worker() -> None:

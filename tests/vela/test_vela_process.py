@@ -345,6 +345,25 @@ def test_missing_vela_in_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert "ethos-u-vela" in caught.value.hint
 
 
+def test_version_is_that_of_the_distribution() -> None:
+    from importlib import metadata
+
+    assert runner.vela_version() == metadata.version("ethos-u-vela")
+    assert runner._version_by_metadata() == runner._version_on_path()
+
+
+def test_warm_up_starts_the_worker_that_is_used(kws: Path) -> None:
+    body = """
+    runner.warm_up()
+    pid = runner._WORKER.pid
+    assert cycles() > 0
+    assert pid is not None and runner._WORKER.pid == pid
+    print("ok")
+    """
+    done = run_script(body, str(kws))
+    assert (done.stdout.strip(), done.stderr) == ("ok", "")
+
+
 def test_missing_vela_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import metadata
 
@@ -352,11 +371,13 @@ def test_missing_vela_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr(runner, "_version_on_path", lambda: "")
     runner.vela_version.cache_clear()
     try:
         with pytest.raises(VelaError) as caught:
             runner.compile_model(b"", load_target("ethos-u55-128"), cache=None)
         assert caught.value.values["reason"] == "missing"
+        runner.warm_up()  # nobody needs Vela yet: no error
     finally:
         runner.vela_version.cache_clear()
 
