@@ -154,8 +154,9 @@ def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, st
         life = segments.lives[tensor]
         first = 0 if life.first < 0 else segment_of.get(life.first, 0)
         end = count if life.last >= len(segments.graph.ops) else segment_of.get(life.last, 0) + 1
-        inside = life.first >= 0 and end == first + 1
-        if inside and solution.steps[first].end > solution.steps[first].start:
+        step = solution.steps[first]
+        inside = segments.internal(tensor, step.start, step.end)
+        if inside and step.end > step.start:
             continue  # rows of it live in a rolling buffer
         fm = segments.graph.feature_maps[tensor]
         memory = homes[tensor] if not inside else segments.target.roles.cache

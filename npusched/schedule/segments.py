@@ -89,7 +89,7 @@ class Segments:
             for tensor in touched_maps(self.graph.ops[v])
             if tensor in self.lives
             and len(self.lives[tensor].homes) > 1
-            and not self._internal(tensor, i, j)
+            and not self.internal(tensor, i, j)
         }
         return tuple(sorted(found))
 
@@ -129,7 +129,7 @@ class Segments:
             life = self.lives.get(tensor)
             if life is None:
                 memory = self.target.roles.const
-            elif self._internal(tensor, i, j):
+            elif self.internal(tensor, i, j):
                 memory = self.target.roles.cache
             else:
                 memory = homes.get(tensor, life.homes[0])
@@ -147,7 +147,7 @@ class Segments:
     def _whole_rows(self, v: int) -> int:
         return window_of(self.graph.ops[v]).ofm_rows
 
-    def _internal(self, tensor: int, i: int, j: int) -> bool:
+    def internal(self, tensor: int, i: int, j: int) -> bool:
         """True if the tensor is made in [i..j] and not needed after it."""
         life = self.lives[tensor]
         return i <= life.first and life.last <= j
@@ -157,7 +157,7 @@ class Segments:
         return sum(
             self.lives[access.tensor].size_bytes
             for access in self.graph.ops[v].writes
-            if access.tensor in self.lives and self._internal(access.tensor, v, v)
+            if access.tensor in self.lives and self.internal(access.tensor, v, v)
         )
 
     def _rolling_bytes(self, i: int, j: int, runs: Sequence[Run]) -> int:
@@ -182,7 +182,7 @@ class Segments:
             t
             for w in range(first, j + 1)
             for t in touched_maps(self.graph.ops[w])
-            if t in homes and not self._internal(t, min(i, first), j)
+            if t in homes and not self.internal(t, min(i, first), j)
         }
         # Op v reads memory only if the chain starts with it: that is part of the key.
         key = (v, v == i, j, stripe_rows, policy, tuple(sorted((t, homes[t]) for t in needed)))
