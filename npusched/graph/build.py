@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from npusched.graph import moves, pads
+from npusched.graph.blocks import BlockOf, default_block
 from npusched.graph.freeze import freeze
 from npusched.graph.fuse import Group, fuse
 from npusched.graph.intake import make_work_graph
@@ -35,11 +36,14 @@ def build_graph(
     *,
     subgraph: int = 0,
     placements: Placements | None = None,
+    block_of: BlockOf = default_block,
 ) -> OpGraph:
     """Return the scheduled graph of one subgraph as Vela 5.2 would schedule it on ``family``.
 
     ``family`` None: every op on the host, one scheduled op per source op. ``placements``
-    overrides which ops run on the CPU (default: ``npusched.ops.place``).
+    overrides which ops run on the CPU (default: ``npusched.ops.place``). ``block_of`` gives the
+    accelerator's block sizes, which decide into how many pieces ops with an axis above 65536 (on
+    U85 also padded strides above 3) are cut; without it a fixed block is assumed.
     """
     reasons = place(model, family, subgraph) if placements is None else placements
     matches = () if family is None else dilated_convolutions(model, family, subgraph)
@@ -53,7 +57,7 @@ def build_graph(
     if family is not None:
         lower_ops(graph)
         move_data(graph)
-    ops, maps = freeze(graph, _groups(graph))
+    ops, maps = freeze(graph, _groups(graph, block_of))
     by_source = {fm.source: fm.id for fm in maps.values() if fm.source is not None}
     source = model.subgraphs[subgraph]
     return OpGraph(
@@ -67,11 +71,11 @@ def build_graph(
     )
 
 
-def _groups(graph: WorkGraph) -> list[Group]:
+def _groups(graph: WorkGraph, block_of: BlockOf) -> list[Group]:
     """Return the kernels in execution order: of the file on a host, as regor's on an NPU."""
     if graph.family is None:
         return fuse(sorted(graph.ops, key=lambda op: op.source_ops), Family.U55)
-    fused = fuse(decompose(graph, execution_order(graph)), graph.family)
+    fused = fuse(decompose(graph, execution_order(graph), block_of), graph.family)
     by_primary = {group.primary: group for group in fused}
     gathered = gather_cpu_ops([group.members for group in fused])
     return [by_primary[members[0]] for members in gathered]
@@ -126,7 +130,7 @@ def move_data(graph: WorkGraph) -> None:
     walk(graph, fuse_requantisation)
 
 
-def decompose(graph: WorkGraph, order: list[WorkOp]) -> list[WorkOp]:
+def decompose(graph: WorkGraph, order: list[WorkOp], block_of: BlockOf) -> list[WorkOp]:
     """Step 3: cut ops that the hardware cannot run in one go; return the final order."""
     result: list[WorkOp] = []
     for op in order:
@@ -139,7 +143,7 @@ def decompose(graph: WorkGraph, order: list[WorkOp]) -> list[WorkOp]:
         if op.kind in DECOMPOSITIONS:
             DECOMPOSITIONS[op.kind](graph, op)
         for piece in graph.ops:
-            cut(graph, piece)
+            cut(graph, piece, block_of)
         result += graph.ops
     graph.set_ops(result)
     return result

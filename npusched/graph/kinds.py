@@ -9,7 +9,7 @@ Kind = OpKind | KernelKind
 
 _K = KernelKind
 
-UNARY = frozenset({_K.ABS, _K.LEAKY_RELU, _K.CLZ, _K.NOT})
+UNARY = frozenset({_K.ABS, _K.LEAKY_RELU, _K.CLZ, _K.NOT, _K.LOGICAL_NOT})
 
 BINARY = frozenset(
     {
@@ -25,6 +25,8 @@ BINARY = frozenset(
         _K.OR,
         _K.XOR,
         _K.AND_NOT,
+        _K.LOGICAL_AND,
+        _K.LOGICAL_OR,
         _K.EQUAL,
         _K.NOT_EQUAL,
         _K.GREATER,
@@ -53,6 +55,8 @@ POOLS = frozenset(
         _K.ARG_MAX,
     }
 )
+
+REDUCTIONS = POOLS - {_K.MAX_POOL, _K.AVG_POOL}
 
 REARRANGING = frozenset({_K.TRANSPOSE, _K.REVERSE})
 

@@ -13,7 +13,7 @@ from npusched.graph.kinds import ACTIVATIONS, CONVOLUTIONS, REARRANGING, is_bina
 from npusched.graph.lower.scaling import UNIT, Scale, dtype_range, without_trailing_zeros
 from npusched.graph.moves import merged_sources
 from npusched.graph.types import Activation, KernelKind, Rescale, Rounding
-from npusched.graph.work import WorkGraph, WorkOp
+from npusched.graph.work import Link, WorkGraph, WorkOp
 from npusched.hardware.target import Family
 from npusched.ir import DataType, OpKind
 
@@ -21,6 +21,7 @@ _K = KernelKind
 _DATA_LAYOUT = REARRANGING | {OpKind.RESHAPE, OpKind.PAD, _K.MEMORY_COPY}
 _UNIT_RESULT_U55 = frozenset({_K.MINIMUM, _K.MAXIMUM, _K.ASR, _K.SHL, _K.CLZ, _K.LEAKY_RELU})
 _UNIT_RESULT_U85 = frozenset({_K.SHL, _K.ASR, _K.DIV})
+_WITHOUT_ZERO_POINTS = frozenset({_K.AVG_POOL, _K.RESIZE, _K.CLZ, _K.SHL, _K.DIV, _K.ARG_MAX})
 _DMA = frozenset({_K.GATHER, _K.SCATTER})
 _MAX_RESIZE_SHIFT = 48
 _INT32_SHIFT_LIMIT = 31
@@ -108,19 +109,24 @@ def _result_side(op: WorkOp) -> _Side:
     return _Side(_scale_of(op), op.ofm.zero_point, op.ofm.element_type)
 
 
-def _is_unit(side: _Side) -> bool:
-    return side.scale == UNIT and side.zero_point == 0
+def _is_unit(op: WorkOp, link: Link, side: _Side) -> bool:
+    """Return True for unit scale and a stated zero point of 0.
+
+    Links that apply no quantisation, and kernels whose zero points are dropped, state none.
+    """
+    stated = link.scale is not None and op.kind not in _WITHOUT_ZERO_POINTS
+    return stated and side.scale == UNIT and side.zero_point == 0
 
 
 def _into_reader(graph: WorkGraph, op: WorkOp, reader: WorkOp, family: Family) -> WorkOp | None:
     position = next((i for i, x in enumerate(reader.ifms) if x.tensor is op.ofm.tensor), None)
     if position is None or not isinstance(reader.kind, KernelKind) or reader.kind in _DATA_LAYOUT:
         return None
-    if not _is_unit(_input_side(reader, position)):
+    if not _is_unit(reader, reader.ifms[position], _input_side(reader, position)):
         return None
     taken = _Side(_reduced(op), op.ifm.zero_point, op.ifm.element_type)
     behind = _quantize_behind(reader)
-    if behind is not None and _is_unit(_result_side(reader)):
+    if behind is not None and _is_unit(reader, reader.ofm, _result_side(reader)):
         result = _Side(_reduced(behind), behind.ofm.zero_point, behind.ofm.element_type)
         if _supports(reader, family, {position: taken}, result):
             _give_to_writer(graph, reader, behind)
@@ -150,7 +156,8 @@ def _both_inputs(
     second = other.writers[0]
     if second.cpu or not _can_leave(second, into_reader=True):
         return None
-    if not _is_unit(_input_side(reader, 1 - position)):
+    link = reader.ifms[1 - position]
+    if not _is_unit(reader, link, _input_side(reader, 1 - position)):
         return None
     sides = {
         position: _Side(_reduced(op), op.ifm.zero_point, op.ifm.element_type),
@@ -189,7 +196,7 @@ def _writer_takes(writer: WorkOp, op: WorkOp, family: Family) -> bool:
         return False
     own = _result_side(writer)
     taken = _Side(_reduced(op), op.ofm.zero_point, op.ofm.element_type)
-    if _is_unit(own):
+    if _is_unit(writer, writer.ofm, own):
         return _supports(writer, family, {}, taken)
     if taken.scale != UNIT or own.zero_point != 0:
         return False

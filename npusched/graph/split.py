@@ -8,10 +8,10 @@ DecomposeBlocksElementwise, DecomposeConv2D, DecomposeBlocks).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from math import prod
 
-from npusched.graph.kinds import CONVOLUTIONS, POOLS, is_elementwise_like
+from npusched.graph.blocks import BlockOf, cut_blocks, default_block
+from npusched.graph.kinds import CONVOLUTIONS, POOLS, REDUCTIONS, is_elementwise_like
 from npusched.graph.shapes import (
     DEEP_ENOUGH,
     MAX_AXIS,
@@ -72,15 +72,27 @@ def has_large_axis(links: Iterable[Link]) -> bool:
     return any(max(link.region[-3:]) > MAX_AXIS for link in links)
 
 
-def cut(graph: WorkGraph, op: WorkOp) -> None:
+def cut(graph: WorkGraph, op: WorkOp, block_of: BlockOf = default_block) -> None:
     """Replace ``op`` by pieces that the hardware runs, or leave it alone."""
-    links = feature_maps(op)
-    if not has_leading(links) and not has_large_axis(links):
-        return
     if is_elementwise_like(op.kind):
-        _cut_elementwise(graph, op)
-    elif op.kind in CONVOLUTIONS or op.kind is KernelKind.FULLY_CONNECTED or op.kind in POOLS:
-        _cut_windowed(graph, op)
+        links = feature_maps(op)
+        if has_leading(links) or has_large_axis(links):
+            replace_by(graph, op, _elementwise_pieces(op))
+    elif op.kind in CONVOLUTIONS or op.kind in POOLS or op.kind is KernelKind.FULLY_CONNECTED:
+        replace_by(graph, op, _windowed_pieces(graph, op, block_of))
+
+
+def _elementwise_pieces(op: WorkOp) -> list[WorkOp]:
+    fold_leading_axes(op)
+    pieces = along_leading_axes(op) if has_leading(feature_maps(op)) else [op]
+    return [block for piece in pieces for block in _axis_pieces(piece)]
+
+
+def _windowed_pieces(graph: WorkGraph, op: WorkOp, block_of: BlockOf) -> list[WorkOp]:
+    pieces = along_leading_axes(op) if has_leading(feature_maps(op)) else [op]
+    if op.kind in REDUCTIONS:
+        return [block for piece in pieces for block in _axis_pieces(piece)]
+    return [block for piece in pieces for block in cut_blocks(graph, piece, block_of)]
 
 
 def fold_leading_axes(op: WorkOp) -> None:
@@ -92,22 +104,6 @@ def fold_leading_axes(op: WorkOp) -> None:
         link.slice_offset = link.slice_shape = None
         if link is op.ofm or prod(link.shape) != 1:
             link.shape = pad_axes(shape, 4)
-
-
-def _cut_elementwise(graph: WorkGraph, op: WorkOp) -> None:
-    fold_leading_axes(op)
-    pieces = [op]
-    if has_leading(feature_maps(op)):
-        pieces = along_leading_axes(op)
-    result: list[WorkOp] = []
-    for piece in pieces:
-        result += _elementwise_blocks(piece)
-    replace_by(graph, op, result)
-
-
-def _cut_windowed(graph: WorkGraph, op: WorkOp) -> None:
-    pieces = along_leading_axes(op) if has_leading(feature_maps(op)) else [op]
-    replace_by(graph, op, pieces)
 
 
 def replace_by(graph: WorkGraph, op: WorkOp, pieces: list[WorkOp]) -> None:
@@ -178,7 +174,7 @@ def _grid_along(op: WorkOp, axis: int) -> WorkOp:
     return piece
 
 
-def _elementwise_blocks(op: WorkOp) -> list[WorkOp]:
+def _axis_pieces(op: WorkOp) -> list[WorkOp]:
     """Cut axes above 65536, height outermost."""
     blocks = [op]
     rank = len(op.ofm.shape)
@@ -200,10 +196,3 @@ def _axis_limit(op: WorkOp, axis: int) -> int:
     if axis == -1 and op.kind is KernelKind.MEMORY_COPY and bits > 16:
         return MAX_AXIS // (4 if bits == 64 else 2)
     return MAX_AXIS
-
-
-def drop_full_slice(link: Link) -> Link:
-    """Return ``link`` without a slice that covers its whole view."""
-    if link.slice_shape == link.shape and (link.step_h, link.step_w) == (1, 1):
-        return replace(link, slice_offset=None, slice_shape=None)
-    return link

@@ -1,0 +1,270 @@
+"""Pieces of convolutions, pools and reductions that are too large, or stride too far, for one run.
+
+Sources: LOWERING.md §4; Vela 5.2.0, ``compiler/scheduler_decompose.cpp`` (NewOfmBlockShape,
+DecomposeBlocks, NewPaddingForBlock, UpdatePaddingAndIfmOffset, DecomposeForStrides,
+DecomposeReduce).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby, product
+
+from npusched.graph.kinds import CONVOLUTIONS
+from npusched.graph.lower.basic_kernels import set_weights, weight_values
+from npusched.graph.shapes import MAX_AXIS, ceil_div
+from npusched.graph.types import Kernel, KernelKind, Pieces, Shape4
+from npusched.graph.work import WorkGraph, WorkOp
+
+MAX_STRIDE = 3
+"""Largest stride of a kernel (LOWERING §4)."""
+
+_EDGE_BLOCKS = 256
+"""Blocks at each end of an axis that may see padding: kernels have at most 256 rows (§2.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockQuery:
+    """The op whose block size is wanted. ``kernel`` is 1x1 with the op's dilation."""
+
+    kind: KernelKind
+    ifm: Shape4
+    ofm: Shape4
+    ifm_bits: int
+    ofm_bits: int
+    kernel: Kernel
+    scaled: bool
+
+
+BlockOf = Callable[[BlockQuery], tuple[int, int, int]]
+"""Returns the OFM block (h, w, c) that the hardware would use; see ``cost.pieces``."""
+
+
+def default_block(query: BlockQuery) -> tuple[int, int, int]:
+    """Return a block without knowing the accelerator: the 4x4 that U55's search favours."""
+    _, height, width, depth = query.ofm
+    return min(height, 4), min(width, 4), depth
+
+
+def cut_blocks(graph: WorkGraph, op: WorkOp, block_of: BlockOf) -> list[WorkOp]:
+    """Return ``op`` cut so that no axis exceeds 65536 and, on U85, no stride exceeds 3."""
+    large = any(max(link.region[-3:]) > MAX_AXIS for link in (op.ifm, op.ofm))
+    strided = max(op.kernel.stride_h, op.kernel.stride_w) > MAX_STRIDE
+    if not (large or strided) or op.pieces is not None:
+        return [op]
+    if op.kind not in (*CONVOLUTIONS, KernelKind.AVG_POOL, KernelKind.MAX_POOL):
+        return [op]
+    if strided:
+        return [tap for block in _blocks(op, block_of, joined=False) for tap in _taps(graph, block)]
+    return list(_blocks(op, block_of, joined=True))
+
+
+# --- blocks --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Equal blocks along one axis: where the first starts, and what each reads and writes."""
+
+    count: int
+    step: int
+    ofm_offset: int
+    ofm_size: int
+    ifm_offset: int
+    ifm_size: int
+    ifm_step: int
+    pad_before: int
+    pad_after: int
+
+
+def _blocks(op: WorkOp, block_of: BlockOf, *, joined: bool) -> Iterator[WorkOp]:
+    """Cut the OFM of ``op`` into hardware blocks; ``joined``: equal ones form a grid of pieces."""
+    query = BlockQuery(
+        kind=op.kind if isinstance(op.kind, KernelKind) else KernelKind.CONV2D,
+        ifm=_four(op.ifm.region),
+        ofm=_four(op.ofm.region),
+        ifm_bits=op.ifm.element_type.bits,
+        ofm_bits=op.ofm.element_type.bits,
+        kernel=Kernel(dilation_h=op.kernel.dilation_h, dilation_w=op.kernel.dilation_w),
+        scaled=op.accumulator_scaled,
+    )
+    block = block_of(query)
+    if all(size <= limit for size, limit in zip(op.ofm.region[-3:], block, strict=True)):
+        yield op
+        return
+    depth = op.ofm.region[-1]
+    rows = _runs(op, -3, block[0], joined=joined)
+    columns = _runs(op, -2, block[1], joined=joined)
+    depths = [(start, min(block[2], depth - start)) for start in range(0, depth, block[2])]
+    for row, column, (start, channels) in product(rows, columns, depths):
+        yield _block(op, row, column, start, channels)
+
+
+def _four(shape: tuple[int, ...]) -> Shape4:
+    return (shape[-4], shape[-3], shape[-2], shape[-1])
+
+
+def _runs(op: WorkOp, axis: int, size: int, *, joined: bool) -> list[_Run]:
+    """Return the blocks of ``size`` along one axis, neighbours of equal form joined.
+
+    Only blocks near the ends differ from those between, so no others are looked at.
+    """
+    starts = range(0, op.ofm.region[axis], size)
+    if not joined or len(starts) <= 2 * _EDGE_BLOCKS:
+        shown = list(starts)
+    else:
+        shown = [*starts[:_EDGE_BLOCKS], *starts[-_EDGE_BLOCKS:]]
+    singles = [_single(op, axis, start, size) for start in shown]
+    if not joined:
+        return singles
+    runs = []
+    for _, group in groupby(singles, key=_form):
+        members = list(group)
+        last = members[-1].ofm_offset
+        count = (last - members[0].ofm_offset) // size + 1
+        runs.append(replace(members[0], count=count, step=size))
+    return runs
+
+
+def _form(run: _Run) -> tuple[int, int, int, int]:
+    return (run.ofm_size, run.ifm_size, run.pad_before, run.pad_after)
+
+
+def _single(op: WorkOp, axis: int, start: int, size: int) -> _Run:
+    kernel = op.kernel
+    if axis == -3:
+        taps, stride, before, after = kernel.h, kernel.stride_h, kernel.pad_top, kernel.pad_bottom
+    else:
+        taps, stride, before, after = kernel.w, kernel.stride_w, kernel.pad_left, kernel.pad_right
+    whole, ofm_size = op.ifm.region[axis], op.ofm.region[axis]
+    wanted = min(size, ofm_size - start)
+    offset = min(start * stride - before, whole)
+    pad_before = max(before - max(offset + before, 0), 0)
+    rest = whole - (size * stride + offset + taps - 1)
+    pad_after = min(after, max(-rest, 0))
+    read = (wanted - 1) * stride + taps - pad_before - pad_after
+    if size >= ofm_size:
+        read = whole
+    return _Run(
+        count=1,
+        step=size,
+        ofm_offset=start,
+        ofm_size=wanted,
+        ifm_offset=max(offset, 0),
+        ifm_size=min(read, whole - offset),
+        ifm_step=size * stride,
+        pad_before=max(-offset, 0),
+        pad_after=pad_after,
+    )
+
+
+def _block(op: WorkOp, row: _Run, column: _Run, start: int, channels: int) -> WorkOp:
+    piece = op.clone()
+    piece.kernel = replace(
+        op.kernel,
+        pad_top=row.pad_before,
+        pad_bottom=row.pad_after,
+        pad_left=column.pad_before,
+        pad_right=column.pad_after,
+    )
+    equal_depth = op.kind is not KernelKind.CONV2D
+    ifm, ofm = piece.ifm, piece.ofm
+    base_in = (0,) * 4 if ifm.slice_offset is None else ifm.slice_offset[-4:]
+    base_out = (0,) * 4 if ofm.slice_offset is None else ofm.slice_offset[-4:]
+    ifm.slice_offset = (
+        base_in[0],
+        base_in[1] + row.ifm_offset,
+        base_in[2] + column.ifm_offset,
+        base_in[3],
+    )
+    ifm.slice_shape = (op.ifm.region[-4], row.ifm_size, column.ifm_size, op.ifm.region[-1])
+    ofm.slice_offset = (
+        base_out[0],
+        base_out[1] + row.ofm_offset,
+        base_out[2] + column.ofm_offset,
+        base_out[3] + start,
+    )
+    ofm.slice_shape = (op.ofm.region[-4], row.ofm_size, column.ofm_size, channels)
+    if channels != op.ofm.region[-1] and equal_depth and op.kind is not KernelKind.DEPTHWISE:
+        ifm.slice_offset = (*ifm.slice_offset[:3], base_in[3] + start)
+        ifm.slice_shape = (*ifm.slice_shape[:3], channels)
+    if row.count * column.count > 1:
+        piece.pieces = Pieces(
+            grid=(1, row.count, column.count, 1),
+            ifm_steps=((0, row.ifm_step, column.ifm_step, 0),),
+            ofm_step=(0, row.step, column.step, 0),
+        )
+    return piece
+
+
+# --- strides -------------------------------------------------------------------------------
+
+
+def _taps(graph: WorkGraph, op: WorkOp) -> list[WorkOp]:
+    """Return one accumulating 1x1 op per kernel tap, which reads the IFM in steps of the stride.
+
+    Taps that would read nothing but padding are left out.
+    """
+    kernel = op.kernel
+    found: list[WorkOp] = []
+    taps = list(product(range(kernel.h), range(kernel.w)))
+    for y, x in taps:
+        piece = _tap(op, y, x)
+        if piece is None and (found or (y, x) != taps[-1]):
+            continue
+        piece = _tap(op, y, x, forced=True) if piece is None else piece
+        assert piece is not None
+        piece.keep_accumulators, piece.write_ofm = True, False
+        found.append(piece)
+    for piece in found:
+        if piece.weights is not None:
+            _slice_weights(graph, piece)
+    found[0].keep_accumulators = False
+    found[-1].write_ofm = True
+    return found
+
+
+def _tap(op: WorkOp, y: int, x: int, *, forced: bool = False) -> WorkOp | None:
+    """Return the op of one kernel tap, None if it reads only padding."""
+    kernel = op.kernel
+    rows = _tap_range(y, kernel.stride_h, kernel.pad_top, op.ifm.region[-3], op.ofm.region[-3])
+    columns = _tap_range(x, kernel.stride_w, kernel.pad_left, op.ifm.region[-2], op.ofm.region[-2])
+    if not forced and (rows is None or columns is None):
+        return None
+    top, row_offset, height = rows or (0, 0, 1)
+    left, column_offset, width = columns or (0, 0, 1)
+    piece = op.clone()
+    piece.kernel = Kernel(pad_top=top, pad_left=left, h=1, w=1)
+    piece.name = f"{y},{x}"
+    ifm = piece.ifm
+    base = (0,) * 4 if ifm.slice_offset is None else ifm.slice_offset[-4:]
+    ifm.slice_offset = (base[0], base[1] + row_offset, base[2] + column_offset, base[3])
+    ifm.slice_shape = (op.ifm.region[-4], height, width, op.ifm.region[-1])
+    ifm.step_h, ifm.step_w = kernel.stride_h, kernel.stride_w
+    return piece
+
+
+def _tap_range(
+    tap: int, stride: int, pad: int, ifm_size: int, ofm_size: int
+) -> tuple[int, int, int] | None:
+    """Return (rows of padding before, first row read, rows spanned) of a tap along one axis."""
+    offset = tap - pad
+    if offset < 0:
+        skipped = ceil_div(-offset, stride)
+        if skipped >= ofm_size or offset + skipped * stride >= ifm_size:
+            return None
+        return -offset, 0, ifm_size
+    return (0, offset, ifm_size - offset) if offset < ifm_size else None
+
+
+def _slice_weights(graph: WorkGraph, piece: WorkOp) -> None:
+    """Keep the one tap (named in ``piece.name``) of the weights."""
+    y, x = (int(part) for part in piece.name.split(","))
+    values = weight_values(piece)[:, y : y + 1, x : x + 1, :]
+    assert piece.weights is not None
+    piece.name = piece.ofm.tensor.name
+    piece.weights.tensor.readers.append(piece)
+    set_weights(graph, piece, values, f"tap {y},{x}")
+    assert piece.weights is not None
+    piece.weights.tensor.readers.remove(piece)
