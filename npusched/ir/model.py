@@ -118,7 +118,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One operator of a subgraph. Tensor fields are indices into ``Subgraph.tensors``; -1 = absent."""
+    """One operator of a subgraph. Tensors are indices into ``Subgraph.tensors``; -1 = absent."""
 
     index: int
     kind: OpKind

@@ -50,13 +50,18 @@ def _check_order(graph: Subgraph) -> None:
     writer: dict[int, int] = {}
     for op in graph.ops:
         for tensor in op.outputs:
-            if tensor >= 0 and writer.setdefault(tensor, op.index) != op.index:
-                first = graph.ops[writer[tensor]]
+            if tensor < 0:
+                continue
+            if tensor in writer or tensor in graph.inputs:
+                first = (
+                    op_label(graph.ops[writer[tensor]], graph) if tensor in writer else "the caller"
+                )
                 raise ModelError(
                     f"cannot use the model: tensor {tensor} is written twice",
-                    f"by {op_label(first, graph)} and {op_label(op, graph)}",
+                    f"by {first} and {op_label(op, graph)}",
                     _DAMAGED,
                 )
+            writer[tensor] = op.index
     ready = set(graph.inputs)
     ready.update(t.index for t in graph.tensors if t.is_constant or t.is_variable)
     for op in graph.ops:

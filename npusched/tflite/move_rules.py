@@ -36,6 +36,8 @@ def reshape(options: Options, operands: Operands) -> tuple[Shape, ...]:
         target = options.new_shape
     else:
         raise NeedsValues
+    if target == (0,) and ifm.elements == 1:
+        return ((),)  # old converters write [0] for a scalar
     known = prod(size for size in target if size != -1)
     if target.count(-1) > 1 or any(size < -1 for size in target):
         fail(f"the new shape {list(target)} is impossible")

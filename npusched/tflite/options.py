@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -13,6 +13,9 @@ from npusched.tflite.records import Record
 
 MAX_STEP: Final = 1 << 20
 """Largest stride, dilation or filter size taken as meant (a sanity limit, not the hardware's)."""
+
+MAX_REAL: Final = 1e9
+"""Largest factor (softmax beta, leaky alpha) taken as meant."""
 
 _PADDING: Final = (Padding.SAME, Padding.VALID)
 _ACTIVATIONS: Final = (
@@ -62,12 +65,12 @@ class _Source:
             return value
         raise bad_option(self.where, name, value, f"{least} to {MAX_STEP}")
 
-    def real(self, name: str) -> float:
-        """A finite number."""
+    def real(self, name: str, limit: float = MAX_REAL) -> float:
+        """A finite number, of at most ``limit`` either way."""
         value = self.record.real(name)
-        if math.isfinite(value):
+        if abs(value) <= limit:
             return value
-        raise bad_option(self.where, name, value, "a finite number")
+        raise bad_option(self.where, name, value, f"a number of at most {limit}")
 
     def integer(self, name: str) -> int:
         """Any integer."""
@@ -145,8 +148,8 @@ def _concat(s: _Source) -> Options:
 def _lstm(s: _Source) -> Options:
     return ir.LstmOptions(
         activation=s.activation(),
-        cell_clip=s.real("cell_clip"),
-        proj_clip=s.real("proj_clip"),
+        cell_clip=s.real("cell_clip", sys.float_info.max),
+        proj_clip=s.real("proj_clip", sys.float_info.max),
         time_major=s.record.table == "UnidirectionalSequenceLSTMOptions" and s.flag("time_major"),
         asymmetric_quantize_inputs=s.flag("asymmetric_quantize_inputs"),
     )

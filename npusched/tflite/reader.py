@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -29,6 +28,11 @@ from npusched.tflite.dynamic import resolve_shapes
 from npusched.tflite.options import read_options
 from npusched.tflite.records import Record
 from npusched.tflite.schema import OPERATORS, TENSOR_TYPES
+
+MIN_SCALE: Final = 1e-20
+MAX_SCALE: Final = 1e9
+"""Scales taken as meant: products and quotients of three stay within float32. Scales per channel
+may be smaller, down to 0: channels whose weights vanish have them."""
 
 _DAMAGED: Final = "the file is damaged: export or download it again"
 _PLACEHOLDER_CODE: Final = 127
@@ -302,17 +306,17 @@ def _quantization(
     if len(zero_points) == 1:
         zero_points *= len(scales)
     axis = record.integer("quantized_dimension")
-    problem = ""
+    problem, low = "", 0.0 if len(scales) > 1 else MIN_SCALE
     if len(zero_points) != len(scales):
         problem = f"{len(scales)} scales and {len(zero_points)} zero points"
     elif len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales)):
         problem = f"{len(scales)} scales for axis {axis} of {list(shape)}"
-    elif not all(math.isfinite(s) and s >= 0 for s in scales):
-        problem = f"scale {next(s for s in scales if not (math.isfinite(s) and s >= 0))}"
+    elif not all(low <= s <= MAX_SCALE for s in scales):
+        wrong = next(s for s in scales if not low <= s <= MAX_SCALE)
+        problem = f"scale {wrong}, expected {low} to {MAX_SCALE}"
     elif dtype.is_integer and dtype.bits <= 16:
-        low = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
-        high = low + (1 << dtype.bits) - 1
-        if not all(low <= z <= high for z in zero_points):
+        first = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
+        if not all(first <= z < first + (1 << dtype.bits) for z in zero_points):
             problem = f"zero points {min(zero_points)} to {max(zero_points)} exceed {dtype.label}"
     if problem:
         what = f"cannot use the model: the quantisation of {where} is impossible"
