@@ -42,6 +42,8 @@ BINARY_ELEMENTWISE = frozenset(
         K.OR,
         K.XOR,
         K.AND_NOT,
+        K.LOGICAL_AND,
+        K.LOGICAL_OR,
         K.EQUAL,
         K.NOT_EQUAL,
         K.GREATER,
@@ -52,7 +54,7 @@ BINARY_ELEMENTWISE = frozenset(
 )
 """Two-input element-wise kernels."""
 
-UNARY_ELEMENTWISE = frozenset({K.ABS, K.LEAKY_RELU, K.CLZ, K.NOT})
+UNARY_ELEMENTWISE = frozenset({K.ABS, K.LEAKY_RELU, K.CLZ, K.NOT, K.LOGICAL_NOT})
 """One-input element-wise kernels that use the element-wise unit."""
 
 ELEMENTWISE = BINARY_ELEMENTWISE | UNARY_ELEMENTWISE

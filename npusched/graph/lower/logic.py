@@ -31,9 +31,9 @@ _COMPARISONS = {
     OpKind.LESS_EQUAL: KernelKind.GREATER_EQUAL,
 }
 _LOGICAL = {
-    OpKind.LOGICAL_AND: KernelKind.AND,
-    OpKind.LOGICAL_OR: KernelKind.OR,
-    OpKind.LOGICAL_NOT: KernelKind.NOT,
+    OpKind.LOGICAL_AND: KernelKind.LOGICAL_AND,
+    OpKind.LOGICAL_OR: KernelKind.LOGICAL_OR,
+    OpKind.LOGICAL_NOT: KernelKind.LOGICAL_NOT,
 }
 
 
@@ -67,7 +67,7 @@ def _comparison_rescale(link: Link) -> Rescale:
 
 
 def lower_logical(graph: WorkGraph, op: WorkOp) -> None:
-    """LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT: bitwise kernels."""
+    """LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT: one kernel each."""
     assert isinstance(op.kind, OpKind)
     add_kernel(graph, op, _LOGICAL[op.kind], op.ifms, op.ofm, ofm_scale=UNIT)
     graph.remove(op)

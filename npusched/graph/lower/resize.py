@@ -24,7 +24,7 @@ from npusched.graph.lower.common import (
     use,
 )
 from npusched.graph.lower.scaling import UNIT, Scale
-from npusched.graph.split import cut
+from npusched.graph.split import along_leading_axes, feature_maps, has_leading, replace_by
 from npusched.graph.types import Kernel, KernelKind, Reverse, Rounding, Upscale
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.ir import DataType, OpKind, Shape
@@ -128,7 +128,8 @@ def _whole_resize(
 def decompose_resize(graph: WorkGraph, op: WorkOp) -> None:
     """Step 3: one resize per batch on U85; doublings and a last window on U55/U65."""
     if is_u85(graph):
-        cut(graph, op)
+        if has_leading(feature_maps(op)):
+            replace_by(graph, op, along_leading_axes(op))
         return
     assert op.resize is not None
     n_h, d_h, n_w, _ = op.resize

@@ -107,7 +107,8 @@ def decompose_transpose_conv(graph: WorkGraph, op: WorkOp) -> None:
     if op.ofm.region[-2] == 1:
         kernel = replace(kernel, stride_w=1)
     if is_u85(graph):
-        _phases(graph, op, kernel)
+        for batch in range(op.ofm.region[0]):
+            _phases(graph, op, kernel, batch)
         graph.remove(op)
         return
     op.kind = KernelKind.CONV2D
@@ -158,11 +159,11 @@ def _axis_phases(kernel: int, stride: int, ofm: int, crop: tuple[int, int]) -> I
         )
 
 
-def _phases(graph: WorkGraph, op: WorkOp, kernel: Kernel) -> None:
+def _phases(graph: WorkGraph, op: WorkOp, kernel: Kernel, batch: int) -> None:
     """Add one convolution per phase; it writes every stride-th row and column of the result."""
     ifm, ofm = op.ifm.region, op.ofm.region
     if kernel.stride_h > kernel.h or kernel.stride_w > kernel.w:
-        _fill_with_bias(graph, op)
+        _fill_with_bias(graph, op, batch)
     rows = list(
         _axis_phases(kernel.h, kernel.stride_h, ofm[-3], (kernel.pad_top, kernel.pad_bottom))
     )
@@ -182,29 +183,30 @@ def _phases(graph: WorkGraph, op: WorkOp, kernel: Kernel) -> None:
                 pad_bottom=row.after,
                 pad_right=column.after,
             )
-            piece.ifm.slice_offset = (0, row.skipped, column.skipped, 0)
+            piece.ifm.slice_offset = (batch, row.skipped, column.skipped, 0)
             piece.ifm.slice_shape = (
-                ifm[0],
+                1,
                 ifm[1] - row.skipped,
                 ifm[2] - column.skipped,
                 ifm[3],
             )
-            piece.ofm.slice_offset = (0, row.first, column.first, 0)
-            piece.ofm.slice_shape = (ofm[0], ofm[1] - row.first, ofm[2] - column.first, ofm[3])
+            piece.ofm.slice_offset = (batch, row.first, column.first, 0)
+            piece.ofm.slice_shape = (1, ofm[1] - row.first, ofm[2] - column.first, ofm[3])
             piece.ofm.step_h, piece.ofm.step_w = kernel.stride_h, kernel.stride_w
             graph.add(piece, before=op)
             taps = np.ix_(range(values.shape[0]), row.taps, column.taps, range(values.shape[3]))
             set_weights(graph, piece, values[taps], f"phase {row.taps} {column.taps}")
-            cut(graph, piece)
 
 
-def _fill_with_bias(graph: WorkGraph, op: WorkOp) -> None:
+def _fill_with_bias(graph: WorkGraph, op: WorkOp, batch: int) -> None:
     """Add a 1x1 convolution with weights of zero: outputs that no tap reaches hold the bias."""
     values = weight_values(op)
     assert op.weights is not None
     fill = op.clone()
     fill.kind = KernelKind.CONV2D
     fill.kernel = Kernel()
+    for link in (fill.ifm, fill.ofm):
+        link.slice_offset, link.slice_shape = (batch, 0, 0, 0), (1, *link.region[1:])
     graph.add(fill, before=op)
     zeros = np.zeros((values.shape[0], 1, 1, values.shape[3]), dtype=values.dtype)
     set_weights(graph, fill, zeros, "zero")
