@@ -84,13 +84,11 @@ def constant_bytes(kernels: Kernels, segments: Segments) -> int:
 
 def sizes_of(segments: Segments, step: Step, v: int) -> tuple[int, Sizes]:
     """(nominal stripe rows, distinct sizes) of op v in a chosen segment."""
-    detail = _detail(step)
-    window = window_of(segments.graph.ops[v])
     if step.start == step.end:
-        return window.ofm_rows, ((0, window.ofm_rows, 1),)
-    runs = segments.chain(step.start, step.end, detail.stripe_rows, detail.policy)
-    run = runs[v - step.start]
-    return run.stripe_rows, tuple(run.sizes(window))
+        rows = segments.windows[v].ofm_rows
+        return rows, ((0, rows, 1),)
+    detail = _detail(step)
+    return segments.sizes(v, step.end, detail.stripe_rows, detail.policy)
 
 
 def _shape(block: BlockConfig) -> tuple[int, int, int]:

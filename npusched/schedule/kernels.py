@@ -64,7 +64,7 @@ class Kernels:
         self._offchip = tuple(m.name for m in target.memories if m.kind in OFF_CHIP)
         self._cost_ops: dict[tuple[int, Places], CostOp] = {}
         self._runs: dict[tuple[object, ...], KernelCost] = {}
-        self._weights: dict[tuple[int, BlockConfig], WeightBytes] = {}
+        self._weights: dict[tuple[int, int], WeightBytes] = {}
         self._hidden_lut: dict[int, int] = {}
 
     def whole(self, v: int, places: Places, mode: WeightMode) -> KernelCost:
@@ -106,11 +106,11 @@ class Kernels:
         op = self.graph.ops[v]
         if op.weights is None:
             return WeightBytes(exact=True)
-        described = self.cost_op(v, places)
-        block = stripe_cost(self.target, described, 0, stripe_rows, lut_loaded=True).block
-        key = (v, block)
+        key = (v, stripe_rows)
         known = self._weights.get(key)
-        if known is None:
+        if known is None:  # the block depends on shapes alone, not on where things lie
+            described = self.cost_op(v, places)
+            block = stripe_cost(self.target, described, 0, stripe_rows, lut_loaded=True).block
             known = self._weights[key] = self._sizes(op, block)
         return known
 

@@ -13,7 +13,6 @@ from npusched.ops import CostClass, HostWork
 from npusched.schedule.levels import Level, source_levels
 from npusched.schedule.rows import Policy, stripe_candidates
 from npusched.schedule.segments import Segments
-from npusched.schedule.stripes import window_of
 from npusched.schedule.types import Amounts, Plan, WeightMode, add_amounts
 
 
@@ -149,24 +148,15 @@ def _best_chain(segments: Segments, i: int, j: int) -> list[Amounts]:
         return [whole_cost(segments, i)]
     best: list[Amounts] | None = None
     best_score = 0.0
-    for rows in stripe_candidates(window_of(segments.graph.ops[j]).ofm_rows):
-        runs = segments.chain(i, j, rows, Policy.ALIGNED)
+    for rows in stripe_candidates(segments.windows[j].ofm_rows):
         costs = []
         for v in range(i, j + 1):
-            run = runs[v - i]
-            window = window_of(segments.graph.ops[v])
+            height, sizes = segments.sizes(v, j, rows, Policy.ALIGNED)
             places = segments.places_of(v, i, j, {})
-            costs.append(
-                min(
-                    (
-                        segments.kernels.run(
-                            v, run.stripe_rows, tuple(run.sizes(window)), places, mode
-                        )
-                        for mode in segments.modes(v)
-                    ),
-                    key=lambda cost: cost.score,
-                )
-            )
+            choices = [
+                segments.kernels.run(v, height, sizes, places, mode) for mode in segments.modes(v)
+            ]
+            costs.append(min(choices, key=lambda cost: cost.score))
         score = sum(cost.score for cost in costs)
         if best is None or score < best_score:
             best, best_score = [cost.amounts for cost in costs], score

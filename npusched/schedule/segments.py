@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
 from npusched.hardware import Target
@@ -56,7 +58,10 @@ class Segments:
         self.lives: dict[int, Lifetime] = lifetimes(self.graph, self.target)
         self.tensors = sorted(self.lives)
         self._index = {tensor: k for k, tensor in enumerate(self.tensors)}
+        self.windows = [window_of(op) for op in self.graph.ops]
+        self._touched = [touched_maps(op) for op in self.graph.ops]
         self._chains: dict[tuple[int, int, Policy], list[Run]] = {}
+        self._sizes: dict[tuple[int, int, int, Policy], Sizes] = {}
         self._suffixes: dict[tuple[object, ...], list[Entry]] = {}
         self._links = [self._linked(v) for v in range(len(self.graph.ops) - 1)]
 
@@ -86,7 +91,7 @@ class Segments:
         found = {
             self._index[tensor]
             for v in range(i, j + 1)
-            for tensor in touched_maps(self.graph.ops[v])
+            for tensor in self._touched[v]
             if tensor in self.lives
             and len(self.lives[tensor].homes) > 1
             and not self.internal(tensor, i, j)
@@ -104,8 +109,8 @@ class Segments:
                 for size, score, modes in entries
             ]
         found: list[Option] = []
-        for stripe_rows in stripe_candidates(window_of(self.graph.ops[j]).ofm_rows):
-            for policy in Policy:
+        for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
+            for policy in self._policies(i, j, stripe_rows):
                 runs = self.chain(i, j, stripe_rows, policy)
                 rolling = self._rolling_bytes(i, j, runs)
                 for size, score, modes in self._suffix(i, i, j, stripe_rows, policy, places):
@@ -116,16 +121,36 @@ class Segments:
         """Runs of the ops of chain [i..j], first op first."""
         runs = self._chains.setdefault((j, stripe_rows, policy), [])
         if not runs:
-            runs.append(last_run(window_of(self.graph.ops[j]).ofm_rows, stripe_rows))
+            runs.append(last_run(self.windows[j].ofm_rows, stripe_rows))
         while len(runs) < j - i + 1:
-            consumer = self.graph.ops[j - len(runs) + 1]
-            runs.append(producer_run(runs[-1], window_of(consumer), policy))
+            runs.append(producer_run(runs[-1], self.windows[j - len(runs) + 1], policy))
         return runs[: j - i + 1][::-1]
+
+    def sizes(self, v: int, j: int, stripe_rows: int, policy: Policy) -> tuple[int, Sizes]:
+        """(nominal rows, distinct stripes) of op v in a chain that ends with op j."""
+        run = self.chain(v, j, stripe_rows, policy)[0]
+        key = (v, j, stripe_rows, policy)
+        known = self._sizes.get(key)
+        if known is None:
+            known = self._sizes[key] = tuple(run.sizes(self.windows[v]))
+        return run.stripe_rows, known
+
+    def _policies(self, i: int, j: int, stripe_rows: int) -> Sequence[Policy]:
+        """Row policies that differ on this chain (on 1x1 windows both do the same)."""
+        pairs = zip(
+            self.chain(i, j, stripe_rows, Policy.ALIGNED),
+            self.chain(i, j, stripe_rows, Policy.DEMAND),
+            strict=True,
+        )
+        same = all(
+            a.kept_rows == b.kept_rows and np.array_equal(a.starts, b.starts) for a, b in pairs
+        )
+        return (Policy.DEMAND,) if same else tuple(Policy)
 
     def places_of(self, v: int, i: int, j: int, homes: Mapping[int, str]) -> Places:
         """Memories of op v's feature maps inside segment [i..j]."""
         places = []
-        for tensor in touched_maps(self.graph.ops[v]):
+        for tensor in self._touched[v]:
             life = self.lives.get(tensor)
             if life is None:
                 memory = self.target.roles.const
@@ -145,7 +170,7 @@ class Segments:
         return (WeightMode.STREAMED,)
 
     def _whole_rows(self, v: int) -> int:
-        return window_of(self.graph.ops[v]).ofm_rows
+        return self.windows[v].ofm_rows
 
     def internal(self, tensor: int, i: int, j: int) -> bool:
         """True if the tensor is made in [i..j] and not needed after it."""
@@ -177,20 +202,13 @@ class Segments:
         homes: Mapping[int, str],
     ) -> list[Entry]:
         """Front of weight choices for ops v..j of chain [i..j]; shared by chains of other i."""
-        first = max(v, i)
-        needed = {
-            t
-            for w in range(first, j + 1)
-            for t in touched_maps(self.graph.ops[w])
-            if t in homes and not self.internal(t, min(i, first), j)
-        }
+        needed = {t for w in range(v, j + 1) for t in self._touched[w] if t in homes}
         # Op v reads memory only if the chain starts with it: that is part of the key.
-        key = (v, v == i, j, stripe_rows, policy, tuple(sorted((t, homes[t]) for t in needed)))
+        key = (v, v == i, j, stripe_rows, policy, tuple((t, homes[t]) for t in sorted(needed)))
         known = self._suffixes.get(key)
         if known is None:
-            runs = self.chain(v, j, stripe_rows, policy)
-            sizes = tuple(runs[0].sizes(window_of(self.graph.ops[v])))
-            mine = self._entries(v, runs[0].stripe_rows, sizes, i, j, homes)
+            rows, sizes = self.sizes(v, j, stripe_rows, policy)
+            mine = self._entries(v, rows, sizes, i, j, homes)
             if v == j:
                 known = mine
             else:
