@@ -32,6 +32,9 @@ from npusched.vela.protocol import (
 MEMORY_LIMIT_BYTES = 4 << 30
 """Address space of the worker. Vela and its tables need about 1.1 GiB for 66,000 scheduled ops."""
 
+CORE_ERRORS = (RuntimeError, ValueError, LookupError, ArithmeticError, MemoryError, TypeError)
+"""What the C++ standard exceptions become in Python (pybind11's table of translations)."""
+
 _GRACE_S = 2.0
 
 
@@ -181,8 +184,15 @@ def _compile(regor: ModuleType, request: Request) -> Reply:
             options=request.options,
             verbose=False,
         )
-    except (RuntimeError, ValueError, MemoryError, TypeError) as error:
+        return _compiled(regor, output, started)
+    except UnicodeDecodeError as error:
+        message = f"the database cannot be read: a tensor's name is not valid UTF-8 ({error})"
+        return Failed(stage="compile", error=type(error).__name__, message=message)
+    except CORE_ERRORS as error:
         return Failed(stage="compile", error=type(error).__name__, message=str(error))
+
+
+def _compiled(regor: ModuleType, output: _Output, started: float) -> Compiled:
     is_raw = hasattr(output, "command_stream")
     return Compiled(
         core_version=str(getattr(regor, "__version__", "")).strip('"'),

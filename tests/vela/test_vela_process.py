@@ -93,8 +93,9 @@ def test_worker_is_started_once_and_reused() -> None:
 def test_printed_text_is_returned_with_its_own_reply() -> None:
     body = """
     for text in ("one", "", "three"):
+        protocol.read_frame(requests)
         print(text, file=sys.stderr, flush=True)
-        answer()
+        protocol.write_frame(replies, ANSWER)
     """
     with fake(body) as worker:
         assert [worker.run(request())[1].strip() for _ in range(3)] == ["one", "", "three"]
@@ -330,6 +331,20 @@ def test_refused_model_says_why(corpus_dir: Path) -> None:
         runner.compile_model(content, load_target("ethos-u55-128"), cache=None)
     assert "FLOAT32" in caught.value.why
     assert caught.value.values["reason"] == "compile"
+
+
+def test_name_that_is_no_utf8_is_said(kws: Path) -> None:
+    """The database cannot carry such a name; without it the model compiles."""
+    content = kws.read_bytes()
+    name = b"functional_1/activation/Relu"
+    assert name in content
+    odd = content.replace(name, b"\xff" + name[1:])
+    target = load_target("ethos-u55-128")
+    with pytest.raises(VelaError) as caught:
+        runner.compile_model(odd, target, cache=None)
+    assert "not valid UTF-8" in caught.value.why
+    options = VelaOptions(debug_database=False)
+    assert runner.compile_model(odd, target, options, cache=None).report.npu_ops > 0
 
 
 def test_missing_vela_in_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
