@@ -19,6 +19,7 @@ _OTHER_FORMATS: Final = (
     (b"<", "an HTML or XML page", "download the model file itself, not the page that shows it"),
     (b"{", "a JSON file", "pass the .tflite file"),
 )
+_TEXT_BYTES: Final = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
 _OTHER_IDENTIFIERS: Final = {
     b"TOSA": ("a TOSA flatbuffer", "pass the .tflite file that it was made from"),
     b"ET12": ("an ExecuTorch program", "export the model to .tflite"),
@@ -66,7 +67,7 @@ def check_identifier(content: bytes) -> None:
         if content[4:8] in _OTHER_IDENTIFIERS:
             text, hint = _OTHER_IDENTIFIERS[content[4:8]]
             looks = f", it looks like {text}"
-        elif content[:512].isascii() and content[:512].decode("ascii").isprintable():
+        elif all(byte in _TEXT_BYTES for byte in content[:512]):
             looks = ", it looks like a text file"
     raise ModelError(
         f"cannot read the model: not a TFLite file{looks}",
