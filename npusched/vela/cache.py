@@ -29,6 +29,7 @@ _MAGIC = b"npusched-vela\0"
 _HEADER = struct.Struct("<14sHQ32s32s")
 _SUFFIX = ".vela"
 _ENTRY_LIMIT_BYTES = 2 << 30
+_PUTS_BETWEEN_SCANS = 64
 _DECODER = msgspec.msgpack.Decoder(VelaResult)
 
 
@@ -69,11 +70,15 @@ class VelaCache:
     def __init__(self, folder: Path | None = None, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self.folder = (default_folder() if folder is None else folder) / "vela"
         self.limit_bytes = limit_bytes
+        self._room_bytes = 0
+        self._puts = 0
 
     def get(self, key: str) -> VelaResult | None:
         """Return the stored result, or None if there is none that passes its checks."""
         path = self._path(key)
         try:
+            if not _is_private(self.folder):
+                return None
             data = path.read_bytes()
         except OSError:
             return None
@@ -90,10 +95,12 @@ class VelaCache:
             return False
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_private(self.folder):
+                return False
             _write_atomically(self._path(key), data)
         except OSError:
             return False
-        self._evict()
+        self._make_room(len(data))
         return True
 
     def clear(self) -> int:
@@ -129,16 +136,28 @@ class VelaCache:
                 entries.append((status.st_mtime, status.st_size, path))
         return entries
 
-    def _evict(self) -> None:
-        """Delete the least recently used entries until the rest fits the bound."""
+    def _make_room(self, written_bytes: int) -> None:
+        """Count what was written; look at the folder when it may be full, and now and then.
+
+        Other processes write, too, so the count alone would drift.
+        """
+        self._room_bytes -= written_bytes
+        self._puts += 1
+        if self._room_bytes < 0 or self._puts >= _PUTS_BETWEEN_SCANS:
+            self._puts = 0
+            self._room_bytes = self.limit_bytes - self._evict()
+
+    def _evict(self) -> int:
+        """Delete the least recently used entries until the rest fits; return its size in bytes."""
         entries = sorted(self._entries())
-        excess = sum(size for _, size, _ in entries) - self.limit_bytes
+        total = sum(size for _, size, _ in entries)
         for _, size, path in entries:
-            if excess <= 0:
-                return
+            if total <= self.limit_bytes:
+                break
             with suppress(OSError):
                 path.unlink()
-            excess -= size
+            total -= size
+        return total
 
 
 def clear_cache(folder: Path | None = None) -> int:
@@ -149,6 +168,14 @@ def clear_cache(folder: Path | None = None) -> int:
 def cache_info(folder: Path | None = None) -> CacheInfo:
     """Return place, number and size of the cached Vela results."""
     return VelaCache(folder).info()
+
+
+def _is_private(folder: Path) -> bool:
+    """Return True if nobody else can have written there. Raises OSError if it is not there."""
+    if not hasattr(os, "getuid"):
+        return True
+    status = folder.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def _write_atomically(path: Path, data: bytes) -> None:

@@ -86,6 +86,25 @@ def test_entries_are_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(entry.stat().st_mode) == 0o600
 
 
+def test_folder_that_others_can_write_is_not_trusted(tmp_path: Path) -> None:
+    cache = VelaCache(tmp_path)
+    cache.put(KEY, make_result())
+    cache.folder.chmod(0o777)
+    assert cache.get(KEY) is None
+    assert not cache.put(KEY, make_result())
+    cache.folder.chmod(0o700)
+    assert cache.get(KEY) is not None
+
+
+def test_bound_holds_over_many_writes(tmp_path: Path) -> None:
+    """200 entries of about 1.3 KB into 20 KB, by two writers that do not know of each other."""
+    caches = [VelaCache(tmp_path, limit_bytes=20_000) for _ in range(2)]
+    for number in range(200):
+        caches[number % 2].put(cache_key(str(number)), make_result(os.urandom(1000)))
+        assert caches[0].info().size_bytes <= 2 * 20_000
+    assert caches[0].info().entries > 5
+
+
 def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     """Flip each byte of an entry in turn, cut it at each length: never a wrong result."""
     cache = VelaCache(tmp_path)
