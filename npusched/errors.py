@@ -72,6 +72,15 @@ class VelaError(NpuschedError):
     exit_code: ClassVar[int] = 3
 
 
+class SimError(NpuschedError):
+    """A command stream or weight stream cannot be executed: damaged, or beyond what is modelled.
+
+    Also raised where an optional part is missing (the reference kernels of ``ai-edge-litert``).
+    """
+
+    kind: ClassVar[str] = "sim"
+
+
 def _rebuild(
     cls: type[NpuschedError], what: str, why: str, hint: str, values: dict[str, JsonValue]
 ) -> NpuschedError:
