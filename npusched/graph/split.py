@@ -31,12 +31,21 @@ def feature_maps(op: WorkOp) -> list[Link]:
 
 
 def pad_to_four_axes(op: WorkOp) -> None:
-    """Give every link at least four axes."""
+    """Give every link at least four axes; drop slices that cover everything."""
     for link in feature_maps(op):
+        if _covers_all(link):
+            link.slice_offset = link.slice_shape = None
         link.shape = pad_axes(link.shape, 4)
         if link.slice_offset is not None and link.slice_shape is not None:
             link.slice_offset = pad_axes(link.slice_offset, 4, 0)
             link.slice_shape = pad_axes(link.slice_shape, 4)
+
+
+def _covers_all(link: Link) -> bool:
+    """Return True if a slice starts at the origin, has the shape of the view and no steps."""
+    if link.slice_offset is None or (link.step_h, link.step_w) != (1, 1):
+        return False
+    return not any(link.slice_offset) and link.slice_shape == link.shape
 
 
 def _may_reshape(op: WorkOp) -> bool:

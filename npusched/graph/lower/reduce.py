@@ -191,15 +191,25 @@ def _sum_channels(graph: WorkGraph, op: WorkOp, source: Link, scale: Scale) -> N
         )
         added.axis = -1
     elif is_u85(graph):
-        sums = temporary(graph, op, "sum", shape, DataType.INT32)
+        # The subtraction sees the file's shape of the result, the sum that of its input's rank.
+        last = len(op.ifm.shape) - 1
+        stated = op.ofm.shape if axes_of(op)[0] == last else shape
+        sums = temporary(graph, op, "sum", stated, DataType.INT32)
         plain = replace(source, zero_point=0)
+        written = use(sums, shape=shape if len(op.ifm.shape) > 3 else stated)
         added = add_kernel(
-            graph, op, KernelKind.REDUCE_SUM, [plain], use(sums), rounding=natural, ofm_scale=UNIT
+            graph, op, KernelKind.REDUCE_SUM, [plain], written, rounding=natural, ofm_scale=UNIT
         )
         added.axis = -1
         offset = use(scalar(graph, "sum_zero_point", source.shape[-1] * zero_point))
         add_kernel(
-            graph, op, KernelKind.SUB, [use(sums), offset], ofm, rounding=natural, ofm_scale=scale
+            graph,
+            op,
+            KernelKind.SUB,
+            [use(sums), offset],
+            replace(ofm, shape=stated),
+            rounding=natural,
+            ofm_scale=scale,
         )
     else:
         ones = constant(graph, "sum_ones", np.ones((1, 1, 1, source.shape[-1])), DataType.INT8)

@@ -21,6 +21,7 @@ from npusched.graph.lower.common import (
     constant,
     is_u85,
     quant,
+    requantised,
     use,
 )
 from npusched.graph.lower.scaling import UNIT, Scale
@@ -139,7 +140,7 @@ def decompose_resize(graph: WorkGraph, op: WorkOp) -> None:
         _half_pixel_doubling(graph, op)
         return
     factor = max(up_h, up_w)
-    source = use(op.ifm.tensor, NO_SCALE, op.ifm.shape)
+    source = requantised(op.ifm, NO_SCALE)
     while factor > 2:
         source = _doubled(graph, op, source, up_h, up_w)
         factor //= 2
@@ -149,7 +150,7 @@ def decompose_resize(graph: WorkGraph, op: WorkOp) -> None:
 
 def _doubled(graph: WorkGraph, op: WorkOp, source: Link, up_h: int, up_w: int) -> Link:
     """Add a 1x1 pool that reads its input enlarged by 2; return its result."""
-    n, height, width, depth = source.shape
+    n, height, width, depth = source.region
     shape = (n, height * min(2, up_h), width * min(2, up_w), depth)
     result = graph.new_tensor(f"{op.name}/doubled_{shape[1]}", shape, op.ifm.tensor.dtype)
     _piece(graph, op, KernelKind.AVG_POOL, source, use(result), Kernel(), Upscale.NEAREST)
@@ -184,7 +185,7 @@ def _piece(
 
 def _last_doubling(graph: WorkGraph, op: WorkOp, source: Link, up_h: int, up_w: int) -> None:
     """The last doubling: plain (nearest), averaging (bilinear), or picking one tap (aligned)."""
-    ofm = use(op.ofm.tensor, NO_SCALE, op.ofm.shape)
+    ofm = requantised(op.ofm, NO_SCALE)
     aligned = _looks_aligned(op, max(up_h, up_w))
     nearest = Upscale.NEAREST
     if op.interpolate:
@@ -193,17 +194,17 @@ def _last_doubling(graph: WorkGraph, op: WorkOp, source: Link, up_h: int, up_w: 
         _piece(graph, op, KernelKind.AVG_POOL, source, ofm, kernel, nearest)
     elif aligned:
         kernel = Kernel(h=up_h, w=up_w)
-        taps = np.zeros((ofm.shape[3], up_h, up_w, 1))
+        taps = np.zeros((ofm.region[3], up_h, up_w, 1))
         taps[:, up_h // 2, up_w // 2, :] = 1
         piece = _piece(graph, op, KernelKind.DEPTHWISE, source, ofm, kernel, nearest)
-        _set_weights(graph, piece, taps, f"resize_pick_{up_h}x{up_w}x{ofm.shape[3]}")
+        _set_weights(graph, piece, taps, f"resize_pick_{up_h}x{up_w}x{ofm.region[3]}")
     else:
         _piece(graph, op, KernelKind.AVG_POOL, source, ofm, Kernel(), nearest)
 
 
 def _looks_aligned(op: WorkOp, factor: int) -> bool:
     """Return True if (o-1)/(i-1) is the factor on the larger axis, as Vela tells the mode."""
-    ifm, ofm = op.ifm.shape, op.ofm.shape
+    ifm, ofm = op.ifm.region, op.ofm.region
     if ifm[1] == ifm[2] == 1:
         return False
     ratios = (np.float32(ofm[axis] - 1) / np.float32(max(ifm[axis] - 1, 1)) for axis in (1, 2))
@@ -223,16 +224,16 @@ def _set_weights(
 
 def _half_pixel_doubling(graph: WorkGraph, op: WorkOp) -> None:
     """Bilinear x2 with half pixels: repeat the edge, then a 2x2 window per phase of the result."""
-    n, height, width, depth = op.ifm.shape
+    n, height, width, depth = op.ifm.region
     shape = (n, height + 2, width + 2, depth)
     padded = graph.new_tensor(f"{op.name}/edge_padded", shape, op.ifm.tensor.dtype)
     _repeat_edges(graph, op, padded)
     for phase, weights in enumerate(_HALF_PIXEL_WEIGHTS):
         row, column = divmod(phase, 2)
         ifm = _part(use(padded), (0, row, column, 0), (1, height + 1, width + 1, depth))
-        ofm = op.ofm.shape
+        ofm = op.ofm.region
         target = _part(
-            use(op.ofm.tensor, NO_SCALE, ofm),
+            requantised(op.ofm, NO_SCALE),
             (0, row, column, 0),
             (ofm[0], ofm[1] - 1, ofm[2] - 1, ofm[3]),
         )
@@ -246,9 +247,9 @@ def _half_pixel_doubling(graph: WorkGraph, op: WorkOp) -> None:
 
 def _repeat_edges(graph: WorkGraph, op: WorkOp, padded: WorkTensor) -> None:
     """Copy the input into the middle of ``padded``, then its edge rows, then edge columns."""
-    shape = op.ifm.shape
+    shape = op.ifm.region
     n, height, width, depth = shape
-    source = use(op.ifm.tensor, NO_SCALE, shape)
+    source = requantised(op.ifm, NO_SCALE)
 
     def copied(link: Link, at: Shape, size: Shape, reverse: Reverse) -> None:
         target = _part(use(padded), at, size)
@@ -265,4 +266,7 @@ def _repeat_edges(graph: WorkGraph, op: WorkOp, padded: WorkTensor) -> None:
 
 
 def _part(link: Link, offset: Shape, shape: Shape) -> Link:
+    """Return a part of what ``link`` touches."""
+    if link.slice_offset is not None:
+        offset = tuple(a + b for a, b in zip(offset, link.slice_offset, strict=True))
     return replace(link, slice_offset=offset, slice_shape=shape)
