@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from npusched.errors import InfeasibleError, JsonValue
+from npusched.graph.types import Placement
 from npusched.schedule.search import Solution, Step
 from npusched.schedule.segments import Segments
 
@@ -27,7 +28,7 @@ def infeasible(
     return InfeasibleError(
         f"no plan fits {have_bytes} bytes of {memory}",
         f"the smallest feasible budget is {need_bytes} bytes, {need_bytes - have_bytes} more; "
-        f"the peak is at op {where}{ops[peak.end].kind.value}",
+        f"the peak is at op {where}{_kind(segments, peak.end)}",
         f"give --sram {need_bytes} or more, or shrink the tensors alive at the peak",
         need_bytes=need_bytes,
         have_bytes=have_bytes,
@@ -49,6 +50,14 @@ def infeasible(
         },
         levers=_levers(segments, alive, shared_bytes),
     )
+
+
+def _kind(segments: Segments, v: int) -> str:
+    """Name of a kernel, or of the source op that runs on the CPU."""
+    op = segments.graph.ops[v]
+    if op.placement is Placement.NPU or not op.source_ops:
+        return op.kind.value
+    return segments.graph.sources[op.source_ops[0][1]].kind.value
 
 
 def _alive(segments: Segments, smallest: Solution, peak: Step) -> list[int]:

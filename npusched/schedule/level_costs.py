@@ -8,12 +8,17 @@ from npusched.cost.op_cost import op_cost
 from npusched.cost.types import Basis, CostFm, CostOp
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import NOT_STORED, KernelKind, ScheduledOp
-from npusched.ir import Subgraph
+from npusched.ir import DataType, Subgraph
 from npusched.ops import CostClass, HostWork
 from npusched.schedule.levels import Level, source_levels
 from npusched.schedule.rows import Policy, stripe_candidates
 from npusched.schedule.segments import Segments
 from npusched.schedule.types import Amounts, Plan, WeightMode, add_amounts
+
+NPU_TYPES = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
+"""Types that an activation of its own can have on the NPU (LOWERING §2)."""
+
+_WIDEST_PASS_BITS = 16
 
 
 def fusion_levels(
@@ -66,17 +71,19 @@ class SourceCosts:
         n = 1
         for size in padded[:-3]:
             n *= size
-        return self._pass((n, padded[-3], padded[-2], padded[-1]), t.dtype.bits)
+        shape = (n, padded[-3], padded[-2], padded[-1])
+        on_npu = t.dtype in NPU_TYPES and self.target.accelerator is not None and min(shape) > 0
+        return self._pass(shape, t.dtype.bits, on_npu=on_npu)
 
-    def _pass(self, shape: tuple[int, int, int, int], bits: int) -> Amounts:
+    def _pass(self, shape: tuple[int, int, int, int], bits: int, *, on_npu: bool = True) -> Amounts:
         n, h, w, c = shape
-        if self.target.accelerator is None or bits not in (8, 16, 32) or min(shape) < 1:
+        if not on_npu:
             work = HostWork(cost_class=CostClass.ACTIVATION, macs=0, elements=n * h * w * c)
             return host_amounts(self.segments, host_cycles(self.target.cpu, work))
         fm = CostFm(shape, bits, c % 16 == 0, self.target.roles.arena)
-        cost = op_cost(
-            self.target, CostOp(kind=KernelKind.RELU, ifm=fm, ofm=fm), basis=Basis.PHYSICAL
-        )
+        # 32-bit data has no activation pass of its own; a clamp is one element-wise minimum.
+        kind = KernelKind.MINIMUM if bits > _WIDEST_PASS_BITS else KernelKind.RELU
+        cost = op_cost(self.target, CostOp(kind=kind, ifm=fm, ofm=fm), basis=Basis.PHYSICAL)
         read = {m.memory: m.bytes_read for m in cost.transfers if m.bytes_read}
         written = {m.memory: m.bytes_written for m in cost.transfers if m.bytes_written}
         energy = energy_of(
