@@ -21,35 +21,82 @@ from npusched.hardware.target import Family
 class Register(IntEnum):
     """Registers that several readers need, by command code (two-word ones with bit 14 set)."""
 
+    IFM_PAD_TOP = 0x100
+    IFM_PAD_LEFT = 0x101
+    IFM_PAD_RIGHT = 0x102
+    IFM_PAD_BOTTOM = 0x103
     IFM_DEPTH_M1 = 0x104
+    IFM_PRECISION = 0x105
+    IFM_UPSCALE = 0x107
+    IFM_ZERO_POINT = 0x109
+    IFM_WIDTH0_M1 = 0x10A
+    IFM_HEIGHT0_M1 = 0x10B
+    IFM_HEIGHT1_M1 = 0x10C
+    IFM_IB_END = 0x10D
     IFM_REGION = 0x10F
     OFM_WIDTH_M1 = 0x111
     OFM_HEIGHT_M1 = 0x112
     OFM_DEPTH_M1 = 0x113
+    OFM_PRECISION = 0x114
     OFM_BLOCK_WIDTH_M1 = 0x115
     OFM_BLOCK_HEIGHT_M1 = 0x116
     OFM_BLOCK_DEPTH_M1 = 0x117
+    OFM_ZERO_POINT = 0x118
+    OFM_WIDTH0_M1 = 0x11A
+    OFM_HEIGHT0_M1 = 0x11B
+    OFM_HEIGHT1_M1 = 0x11C
     OFM_REGION = 0x11F
+    KERNEL_WIDTH_M1 = 0x120
+    KERNEL_HEIGHT_M1 = 0x121
     KERNEL_STRIDE = 0x122
+    PARALLEL_MODE = 0x123
+    ACC_FORMAT = 0x124
+    ACTIVATION = 0x125
+    ACTIVATION_MIN = 0x126
+    ACTIVATION_MAX = 0x127
     WEIGHT_REGION = 0x128
     SCALE_REGION = 0x129
+    AB_START = 0x12D
     WEIGHT_FORMAT = 0x12E
+    """U85."""
     BLOCK_DEPENDENCY = 0x12F
     DMA_SOURCE_REGION = 0x130
     DMA_DESTINATION_REGION = 0x131
     DMA_SIZE0 = 0x132
     DMA_SIZE1 = 0x133
+    IFM2_BROADCAST = 0x180
+    IFM2_SCALAR = 0x181
+    IFM2_PRECISION = 0x185
+    IFM2_ZERO_POINT = 0x189
+    IFM2_WIDTH0_M1 = 0x18A
+    IFM2_HEIGHT0_M1 = 0x18B
+    IFM2_HEIGHT1_M1 = 0x18C
+    IFM2_IB_START = 0x18D
     IFM2_REGION = 0x18F
     IFM_BASE0 = 0x4000
+    IFM_STRIDE_X = 0x4004
+    IFM_STRIDE_Y = 0x4005
+    IFM_STRIDE_C = 0x4006
     OFM_BASE0 = 0x4010
+    OFM_STRIDE_X = 0x4014
+    OFM_STRIDE_Y = 0x4015
+    OFM_STRIDE_C = 0x4016
     WEIGHT_BASE = 0x4020
     WEIGHT_LENGTH = 0x4021
     SCALE_BASE = 0x4022
     SCALE_LENGTH = 0x4023
+    OFM_SCALE = 0x4024
+    OPA_SCALE = 0x4025
+    OPB_SCALE = 0x4026
     DMA_SOURCE = 0x4030
     DMA_DESTINATION = 0x4031
     DMA_LENGTH = 0x4032
+    DMA_SKIP0 = 0x4033
+    DMA_SKIP1 = 0x4034
     IFM2_BASE0 = 0x4080
+    IFM2_STRIDE_X = 0x4084
+    IFM2_STRIDE_Y = 0x4085
+    IFM2_STRIDE_C = 0x4086
     WEIGHT1_BASE = 0x4090
     WEIGHT1_LENGTH = 0x4091
     SCALE1_BASE = 0x4092
@@ -345,11 +392,11 @@ def _kernel(
 
 
 def _dma(offset: int, parameter: int, registers: Registers) -> StreamOp:
-    """Describe a DMA. Bits 10..9 of the source region: 1, 2 or 3 dimensions."""
+    """Describe a DMA. Bits 10..9 of a region (U65 the destination's): 1, 2 or 3 dimensions."""
     length = registers.get(Register.DMA_LENGTH, 0)
     source = registers.get(Register.DMA_SOURCE_REGION, 0)
     destination = registers.get(Register.DMA_DESTINATION_REGION, 0)
-    dimensions = source >> 9 & 3
+    dimensions = max(source >> 9 & 3, destination >> 9 & 3)
     if dimensions >= 1:
         length *= registers.get(Register.DMA_SIZE0, 1)
     if dimensions >= 2:
