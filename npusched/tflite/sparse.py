@@ -40,10 +40,12 @@ def densify(
 
     # Every axis adds index * stride to the flat position, so one column of positions is enough.
     strides = _strides(shape, block_map, sizes)
+    # A path ends in a value or in a compressed axis, so that what is stored bounds the paths.
+    stored = [len(values), *(len(_values(level, "array_segments")) - 1 for level in levels)]
     positions = np.zeros(1, np.int64)
     for axis, level in zip(order, levels, strict=True):
         if level.integer("format") == 0:
-            positions = _dense_level(positions, sizes[axis], strides[axis], len(values), where)
+            positions = _dense_level(positions, sizes[axis], strides[axis], max(stored), where)
         else:
             positions = _csr_level(level, positions, sizes[axis], strides[axis], where)
     if len(positions) != len(values):
@@ -90,7 +92,7 @@ def _strides(shape: Shape, block_map: tuple[int, ...], sizes: list[int]) -> list
 
 def _dense_level(parents: _Ints, size: int, stride: int, limit: int, where: str) -> _Ints:
     if len(parents) * size > limit:
-        _malformed(where, f"it describes {len(parents) * size} values, the buffer holds {limit}")
+        _malformed(where, f"it describes {len(parents) * size} paths, {limit} are stored")
     steps = np.arange(size, dtype=np.int64) * stride
     return (parents[:, None] + steps).reshape(-1)
 

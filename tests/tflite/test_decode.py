@@ -172,7 +172,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 def test_decode_returns_what_is_there() -> None:
     root = decode(CONV)
     assert root.integer("version") == 3
-    assert root.records("subgraphs")[0].text("name") == "conv"
+    assert root.records("subgraphs")[0].text("name") == "conv2d"
     assert root.records("operator_codes")[0].integer("builtin_code") == 3
     assert root.records("metadata") == ()
     with pytest.raises(TypeError):
