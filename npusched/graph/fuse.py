@@ -44,7 +44,8 @@ _SCALAR_TYPES = (DataType.INT8, DataType.UINT8, DataType.INT16, DataType.INT32)
 class Group:
     """A kernel under construction: the primary op and its followers.
 
-    ``own_ofms`` are the members' results as they were before fusing; ``chained`` tells chained
+    ``own_ofms`` are the members' results before they are handed over, ``regions`` their shapes as
+    they were when the members joined; ``chained`` tells chained
     members from fused ones; ``writer`` is the index of the member whose ``ofm`` link is what
     memory receives (the last that is not fused). ``blocker`` says why the next op stayed out.
     """
@@ -52,6 +53,7 @@ class Group:
     members: list[WorkOp]
     family: Family
     own_ofms: list[Link]
+    regions: list[Shape]
     writer: int = 0
     chain_length: int = 1
     external_inputs: int = 0
@@ -89,6 +91,7 @@ def _start(op: WorkOp, family: Family) -> Group:
         members=[op],
         family=family,
         own_ofms=[link.copy() for link in op.ofms],
+        regions=[op.ofm.region],
         external_inputs=_external_inputs(op),
         rearranged=op.kind in REARRANGING
         and (op.transpose is not None or op.reverse is not Reverse.NONE),
@@ -230,9 +233,9 @@ def _chaining_blocker(group: Group, op: WorkOp) -> str:
         return "chain is full"
     if group.external_inputs + external - 1 > MAX_EXTERNAL_INPUTS:
         return "too many inputs"
-    if group.own_ofms[-1].region != op.ofm.region:
+    if group.regions[-1] != op.ofm.region:
         return "result is broadcast"
-    return _chained_input_blocker(group.own_ofms[0].region, previous.ofm.tensor, op)
+    return _chained_input_blocker(group.regions[0], previous.ofm.tensor, op)
 
 
 def _chained_input_blocker(target: Shape, tensor: WorkTensor, op: WorkOp) -> str:
@@ -265,6 +268,7 @@ def _join(group: Group, op: WorkOp) -> None:
     """Add ``op``; a fused op's result becomes that of the member which writes, as in Vela."""
     chained = op.kind not in ACTIVATIONS and op.kind not in REARRANGING
     group.own_ofms.append(op.ofm.copy())
+    group.regions.append(op.ofm.region)
     if chained:
         group.external_inputs += _external_inputs(op) - 1
         group.chain_length += 1
@@ -272,6 +276,9 @@ def _join(group: Group, op: WorkOp) -> None:
         group.writer = len(group.members)
     else:
         _hand_over_result(group.members[group.writer], op)
+        if op.kind not in REARRANGING:
+            group.own_ofms[-1].shape = op.ofm.shape
+            group.own_ofms[-1].slice_offset = group.own_ofms[-1].slice_shape = None
         group.rearranged = group.rearranged or op.kind in REARRANGING
     group.members.append(op)
     group.chained.append(chained)

@@ -17,6 +17,7 @@ from npusched.graph.shapes import equal_reduced, pad_axes, squeezed
 from npusched.graph.types import KernelKind, Reverse, Rounding
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.ir import OpKind
+from npusched.ir.options import ReshapeOptions
 
 _MOVERS = frozenset(
     {
@@ -140,12 +141,12 @@ def _redirect_readers(old: WorkTensor, new: WorkTensor) -> None:
 
 
 def move_view_past_transpose(graph: WorkGraph, op: WorkOp) -> WorkOp:
-    """Swap a view that moves only unit axes with the transpose that alone reads it.
+    """Swap a RESHAPE that moves only unit axes with the transpose that alone reads it.
 
     The transpose then permutes the view's input, and a view follows it, which makes it easier to
     merge with other transposes.
     """
-    if op.kind is not OpKind.RESHAPE or op.cpu or not op.ofm.tensor.is_single_path:
+    if not isinstance(op.options, ReshapeOptions) or op.cpu or not op.ofm.tensor.is_single_path:
         return op
     transpose = op.ofm.tensor.readers[0]
     perm = transpose.perm
@@ -172,6 +173,7 @@ def move_view_past_transpose(graph: WorkGraph, op: WorkOp) -> WorkOp:
             source_ops=op.source_ops,
             ifms=[replace(result, tensor=between, shape=shape)],
             ofms=[result.copy()],
+            options=op.options,
             name=op.name,
         )
     )
@@ -198,8 +200,9 @@ def fold_constant(graph: WorkGraph, op: WorkOp) -> WorkOp:
 def move_slice_to_readers(graph: WorkGraph, op: WorkOp) -> WorkOp:
     """Let each reader of a sliced copy read the slice itself; drop the copy if all could.
 
-    A reader can if it sees the copy in its own shape and unsliced, is no transpose that permutes,
-    and not both step. The walk over the readers ends at the first that never can (CPU, view).
+    A reader can if it sees the copy in its own shape and unsliced, is no resize and no transpose
+    that permutes, and not both step. The walk over the readers ends at the first that never can
+    (CPU, view).
     """
     if op.kind is not KernelKind.MEMORY_COPY or op.cpu or op.reverse is not Reverse.NONE:
         return op
@@ -214,7 +217,7 @@ def move_slice_to_readers(graph: WorkGraph, op: WorkOp) -> WorkOp:
         position = next(
             (i for i, link in enumerate(reader.ifms[:2]) if link.tensor is ofm.tensor), None
         )
-        if position is None or not whole or _permutes(reader):
+        if position is None or not whole or _permutes(reader) or reader.kind is KernelKind.RESIZE:
             continue
         link = reader.ifms[position]
         if (

@@ -105,14 +105,17 @@ def _windowed_pieces(graph: WorkGraph, op: WorkOp, block_of: BlockOf) -> list[Wo
 
 
 def fold_leading_axes(op: WorkOp) -> None:
-    """Fold the axes before (h, w, c) of an elementwise op into its height."""
+    """Fold the axes before (h, w, c) of an elementwise op into its height.
+
+    The result may have rank 3, which counts as a reshape where ops are fused.
+    """
     if not _may_reshape(op):
         return
     shape = folded_leading(op.ofm.shape)
     for link in feature_maps(op):
         link.slice_offset = link.slice_shape = None
         if link is op.ofm or prod(link.shape) != 1:
-            link.shape = pad_axes(shape, 4)
+            link.shape = shape
 
 
 def replace_by(graph: WorkGraph, op: WorkOp, pieces: list[WorkOp]) -> None:

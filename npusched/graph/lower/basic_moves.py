@@ -12,7 +12,13 @@ from npusched.graph.shapes import ceil_div, pad_axes
 from npusched.graph.types import KernelKind, Rounding
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.ir import OpKind, Shape
-from npusched.ir.options import AxisOptions, ConcatOptions, StridedSliceOptions
+from npusched.ir.options import (
+    AxisOptions,
+    ConcatOptions,
+    NoOptions,
+    ReshapeOptions,
+    StridedSliceOptions,
+)
 
 
 def constant_ints(tensor: WorkTensor) -> tuple[int, ...]:
@@ -22,8 +28,9 @@ def constant_ints(tensor: WorkTensor) -> tuple[int, ...]:
 
 
 def lower_view(graph: WorkGraph, op: WorkOp) -> None:
-    """RESHAPE, SQUEEZE, EXPAND_DIMS: a view."""
+    """RESHAPE, SQUEEZE, EXPAND_DIMS: a view. Only a RESHAPE proper keeps reshape options."""
     del graph
+    op.options = ReshapeOptions() if op.kind is OpKind.RESHAPE else NoOptions()
     op.kind = OpKind.RESHAPE
 
 

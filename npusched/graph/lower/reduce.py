@@ -191,12 +191,12 @@ def _sum_channels(graph: WorkGraph, op: WorkOp, source: Link, scale: Scale) -> N
         )
         added.axis = -1
     elif is_u85(graph):
-        # The subtraction sees the file's shape of the result, the sum that of its input's rank.
+        # The subtraction sees the file's shape of the result, the sum one channel per position.
         last = len(op.ifm.shape) - 1
         stated = op.ofm.shape if axes_of(op)[0] == last else shape
         sums = temporary(graph, op, "sum", stated, DataType.INT32)
         plain = replace(source, zero_point=0)
-        written = use(sums, shape=shape if len(op.ifm.shape) > 3 else stated)
+        written = use(sums, shape=shape)
         added = add_kernel(
             graph, op, KernelKind.REDUCE_SUM, [plain], written, rounding=natural, ofm_scale=UNIT
         )

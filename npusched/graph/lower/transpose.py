@@ -180,7 +180,7 @@ def _inner(perm: Perm) -> tuple[int, int, int]:
 
 def _copy_like(op: WorkOp) -> None:
     """A transpose of nothing runs as a copy of any shape (its kind stays)."""
-    shape = pad_axes(folded_leading(op.ifm.region), 4)
+    shape = folded_leading(op.ifm.region)
     op.perm, op.transpose = None, None
     for link in (op.ifm, op.ofm):
         if link.slice_offset is None:
@@ -201,7 +201,9 @@ def _is_native(graph: WorkGraph, shape: Shape, perm: Perm, dtype: DataType) -> b
 
 
 Swap = tuple[Shape, Perm]
-"""One op: the (1, h, w, c) view that it reads, and its permutation of (h, w, c)."""
+"""One op: the view that it reads, (h, w, c) or with ones in front, and how it permutes (h, w, c).
+
+The rank of the view matters: a view of another rank counts as a reshape where ops are fused."""
 
 
 def _selection_sort(graph: WorkGraph, shape: Shape, perm: Perm, dtype: DataType) -> list[Swap]:
@@ -262,28 +264,40 @@ def _swap_inner(graph: WorkGraph, shape: list[int], a: int, b: int, dtype: DataT
             ops += _swap_inner(graph, shape, *pair, dtype)
         return ops
     shape[a], shape[b] = shape[b], shape[a]
-    return [(pad_axes(full[-3:], 4), _inner(aligned))]
+    return [(full, _inner(aligned))]
 
 
 def _add_swaps(graph: WorkGraph, op: WorkOp, swaps: list[Swap]) -> None:
-    """Replace ``op`` by one transpose per swap."""
-    source: Link = op.ifm.copy()
+    """Replace ``op`` by one transpose per swap; only the last one applies zero points."""
+    source: Link = use(op.ifm.tensor, NO_SCALE)
+    source.dtype = op.ifm.dtype
     for position, (shape, inner) in enumerate(swaps):
-        moved = (shape[0], *(shape[1 + axis] for axis in inner))
-        if position == len(swaps) - 1:
-            result = replace(op.ofm, shape=moved)
+        moved = (*shape[:-3], *(shape[axis - 3] for axis in inner))
+        last = position == len(swaps) - 1
+        if last:
+            result = _first_of(op.ofm, moved)
+            source = replace(source, scale=op.ifm.scale, zero_point=op.ifm.zero_point)
         else:
             name = f"{op.ofm.tensor.name}/swap_{position}"
             result = use(graph.new_tensor(name, moved, op.ifm.element_type), NO_SCALE)
         piece = op.clone()
         piece.perm, piece.transpose = None, _triple(inner)
-        piece.ofm_rescale = op.ofm_rescale if position == len(swaps) - 1 else None
+        piece.ofm_rescale = op.ofm_rescale if last else None
         piece.ifms, piece.ofms = [replace(source, shape=shape)], [result]
         piece.accumulator_scaled = False
         graph.add(piece, before=op)
         source = use(result.tensor, NO_SCALE, moved)
         source.dtype = result.dtype
     graph.remove(op)
+
+
+def _first_of(link: Link, shape: Shape) -> Link:
+    """See the tensor of ``link`` as ``shape``, or as several of it of which the first is meant."""
+    count = prod(link.tensor.shape) // prod(shape)
+    if count <= 1:
+        return replace(link, shape=shape)
+    whole = (count * shape[0], *shape[1:])
+    return replace(link, shape=whole, slice_offset=(0,) * len(shape), slice_shape=shape)
 
 
 def _triple(inner: Perm) -> tuple[int, int, int]:
