@@ -1,11 +1,10 @@
 """Length of an encoded weight stream, computed from its values without encoding them.
 
 A stream is cut into sections of 128 Ki values with a palette each. Values become indices (palette
-entries by frequency, the others by magnitude and sign), coded by Golomb-Rice codes with one of a
-few parameters; where zeros are frequent, runs of zeros are coded apart. Sources: VELA_SPEC §5; Vela
-5.2.0, ``regor/dependencies/mlw_codec`` (create_palette, update_palette, search_grc_params,
-encode_slice). The encoder may change the parameters within a section; here the best single ones
-count for the whole section, so a result is at most a little too long.
+entries by frequency, the others by magnitude and sign); where zeros are frequent, runs of zeros
+are coded apart. Both are coded by Golomb-Rice codes whose parameters change between *slices* of a
+section (``rice_slices``). Sources: VELA_SPEC §5; Vela 5.2.0, ``regor/dependencies/mlw_codec``
+(create_palette, update_palette, ml_encode_section, encode_slice).
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npusched.cost.arith import ceil_div, round_up
+from npusched.cost.rice_slices import RUN_CODES, WEIGHT_CODES, RiceCode, Slice, search_slices
 from npusched.cost.weight_stream import Values
 
 SECTION_VALUES = 128 * 1024
@@ -25,18 +25,18 @@ _ZERO_FREQUENCY = 5
 _LONGEST_SLICE = (1 << 15) - 1
 _SLICE_HEADER_BITS = 23
 _PALETTE_HEADER_BITS = 13
+_END_MARKER_BITS = 3
 _CHUNK_SYMBOLS = 12
 _PALETTE = 32
 _ORIGIN = 256
-_MAX_QUOTIENT = 31
-_Counts = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Palette:
+class Palette:
     """``index_of[value + 256]``; ``uncompressed_bits`` 0 = that mode cannot be used."""
 
-    index_of: _Counts
+    index_of: Ints
     size: int
     entry_bits: int
     uncompressed_bits: int
@@ -44,37 +44,78 @@ class _Palette:
 
 def encoded_bytes(stream: Values) -> int:
     """Bytes of one core's encoded stream: all sections, end marker, rounded up to 16."""
-    bits = 0
-    sections = 0
-    while sections * SECTION_VALUES < len(stream) or sections == 0:
-        start = sections * SECTION_VALUES
-        bits += _section_bits(stream[start : start + SECTION_VALUES])
-        sections += 1
-    return round_up(ceil_div(bits + 3, 8), 16)
+    starts = range(0, len(stream), SECTION_VALUES)
+    bits = sum(_section_bits(stream[start : start + SECTION_VALUES]) for start in starts)
+    return round_up(ceil_div(bits + _END_MARKER_BITS, 8), 16)
 
 
 def _section_bits(values: Values) -> int:
     """Bits of one section with its palette."""
-    if len(values) == 0:
-        return 0
     counts = np.bincount(values.astype(np.int64) + _ORIGIN, minlength=2 * _ORIGIN)
     zero_runs = _uses_zero_runs(values, counts)
-    palette = _palette(counts, zero_runs)
-    coded = counts.copy()
-    if zero_runs:
-        coded[_ORIGIN] = 0
-    symbols = np.bincount(palette.index_of, weights=coded, minlength=1).astype(np.int64)
-    count = int(coded.sum())
-    slices = max(ceil_div(count, _LONGEST_SLICE), 1)
-    bits = slices * (_SLICE_HEADER_BITS + _CHUNK_SYMBOLS // 2)
-    bits += _PALETTE_HEADER_BITS + palette.size * palette.entry_bits
-    bits += _weight_bits(symbols, palette.uncompressed_bits)
-    if zero_runs:
-        bits += _run_bits(values) + slices * _CHUNK_SYMBOLS // 2
+    palette = make_palette(counts, zero_runs)
+    if not zero_runs:
+        symbols, runs = values, None
+    elif values.any():
+        symbols, runs = values[values != 0], _run_lengths(values)
+    else:  # a slice needs a weight: the first zero is coded as one
+        symbols, runs = values[:1], np.array([0, len(values) - 1])
+    indices = palette.index_of[symbols.astype(np.int64) + _ORIGIN]
+    uncompressed = palette.uncompressed_bits
+    slices = search_slices(indices, WEIGHT_CODES, uncompressed_bits=uncompressed)
+    run_slices = None if runs is None else search_slices(runs, RUN_CODES, uncompressed_bits=0)
+    bits = _PALETTE_HEADER_BITS + palette.size * palette.entry_bits
+    return bits + _slice_bits(indices, slices, runs, run_slices, uncompressed)
+
+
+def _slice_bits(
+    indices: Ints,
+    slices: list[Slice],
+    runs: Ints | None,
+    run_slices: list[Slice] | None,
+    uncompressed_bits: int,
+) -> int:
+    """Walk over the slices of a section as the encoder does, adding up their bits."""
+    bits = at = w = z = 0
+    while at < len(indices):
+        code = slices[w].code
+        length = min(slices[w].end - at, _LONGEST_SLICE)
+        bits += _SLICE_HEADER_BITS
+        bits += _weight_bits(indices[at : at + length], code, uncompressed_bits)
+        step = length
+        if runs is not None and run_slices is not None:
+            first = 0 if at == 0 else at + 1
+            bits += _run_bits(runs[first : at + length + 1], run_slices[z].code)
+            step = min(length, min(run_slices[z].end - at, _LONGEST_SLICE))
+        at += step
+        if slices[w].end <= at:
+            w += 1
+        if run_slices is not None and z + 1 < len(run_slices) and run_slices[z].end <= at:
+            z += 1
     return bits
 
 
-def _uses_zero_runs(values: Values, counts: _Counts) -> bool:
+def _weight_bits(indices: Ints, code: RiceCode, uncompressed_bits: int) -> int:
+    """Bits of one slice's indices: unary parts in chunks of 12 symbols, then remainders."""
+    if code.uncompressed:
+        return len(indices) * uncompressed_bits
+    quotient = indices >> code.divisor
+    if code.truncated:
+        symbols, second = len(indices), int((quotient > 0).sum())
+    else:
+        symbols, second = int((quotient // 2 + 1).sum()), int(((quotient + 1) // 2).sum())
+    unary = ceil_div(symbols, _CHUNK_SYMBOLS) * _CHUNK_SYMBOLS
+    return unary + second + len(indices) * code.divisor
+
+
+def _run_bits(runs: Ints, code: RiceCode) -> int:
+    """Bits of one slice's zero runs."""
+    chunk = 12 if code.divisor < 3 else 8
+    symbols = int(((runs >> code.divisor) + 1).sum())
+    return ceil_div(symbols, chunk) * chunk + len(runs) * code.divisor
+
+
+def _uses_zero_runs(values: Values, counts: Ints) -> bool:
     """Zeros are clearly the most frequent value, and half of them stand in runs of two or more."""
     zeros = int(counts[_ORIGIN])
     others = counts.copy()
@@ -85,73 +126,41 @@ def _uses_zero_runs(values: Values, counts: _Counts) -> bool:
     return int(runs[runs >= 2].sum()) >= zeros // 2
 
 
-def _run_lengths(values: Values) -> _Counts:
+def _run_lengths(values: Values) -> Ints:
     """Lengths of the runs of zeros before, between and after the other values."""
     places = np.flatnonzero(values)
     edges = np.concatenate(([-1], places, [len(values)]))
-    return np.diff(edges) - 1
+    lengths: Ints = np.diff(edges) - 1
+    return lengths
 
 
-def _palette(counts: _Counts, zero_runs: bool) -> _Palette:
-    """Choose palette and index mapping as the encoder does."""
+def make_palette(counts: Ints, zero_runs: bool) -> Palette:
+    """Choose palette and index mapping for ``counts[value + 256]`` as the encoder does."""
     weights = np.arange(-_ORIGIN + 1, _ORIGIN)
-    coded = 2 * np.abs(weights) + (weights < 0)
+    codes = 2 * np.abs(weights) + (weights < 0)
     frequency = counts[1 : 2 * _ORIGIN].copy()
     if zero_runs:
         frequency[_ORIGIN - 1] = 0
-    total = int(frequency.sum())
-    used = frequency > 0
-    largest = int(coded[used].max()) if total else 0
     by_code = np.zeros(2 * _ORIGIN, dtype=np.int64)
-    by_code[coded] = frequency
-    direct = 0
-    if total:
-        direct = min(int(np.flatnonzero(by_code)[0]), _PALETTE - 1)
-    order = np.lexsort((-np.arange(2 * _ORIGIN), -by_code))
-    distinct = int(used.sum())
-    only_palette = 0 < distinct <= _PALETTE
+    by_code[codes] = frequency
+    used = np.flatnonzero(by_code)
+    total = int(frequency.sum())
+    largest = int(used[-1]) if total else 0
+    direct = min(int(used[0]), _PALETTE - 1) if total else 0
+
+    only_palette = 0 < len(used) <= _PALETTE
     limit = _PALETTE if only_palette else min(_PALETTE, 2 * _ORIGIN - 1 - largest)
-    size = min(limit if limit != 1 else 0, distinct)
-    chosen = order[:size]
-    inside = int(by_code[chosen].sum())
-    if size == 1:
-        size = 2
-    largest_entry = int(chosen.max()) if len(chosen) else 0
-    if inside < total // 2:
-        size, chosen, largest_entry = 0, order[:0], largest
-        only_palette = False
-    entry_bits = max(2, largest_entry.bit_length())
+    order = np.lexsort((-np.arange(2 * _ORIGIN), -by_code))  # frequent first, then large codes
+    chosen = order[: min(0 if limit == 1 else limit, len(used))]
+    size = 2 if len(chosen) == 1 else len(chosen)
+    top = int(chosen.max()) if size else 0
+    if int(by_code[chosen].sum()) < total // 2:
+        size, chosen, top = 0, chosen[:0], largest
+
     index = np.zeros(2 * _ORIGIN, dtype=np.int64)
-    index[weights + _ORIGIN] = np.maximum(coded + size - direct, 0)
-    for position, code in enumerate(chosen):
-        value = -(int(code) >> 1) if int(code) & 1 else int(code) >> 1
-        index[value + _ORIGIN] = position
-    if only_palette:
-        uncompressed = (size - 1).bit_length() if size else 0
-    else:
-        uncompressed = entry_bits if size == 0 else 0
-    return _Palette(index, size, entry_bits, uncompressed)
-
-
-def _weight_bits(symbols: _Counts, uncompressed_bits: int) -> int:
-    """Bits of all indices with the best Golomb-Rice parameter (or none)."""
-    used = np.flatnonzero(symbols)
-    if not len(used):
-        return 0
-    times = symbols[used]
-    best: list[int] = []
-    for divisor in range(6):
-        quotient = used >> divisor
-        if quotient.max() <= _MAX_QUOTIENT:
-            best.append(int((times * (quotient + 1 + divisor)).sum()))
-        if quotient.max() <= 2:
-            best.append(int((times * (np.minimum(quotient + 1, 2) + divisor)).sum()))
-    if uncompressed_bits:
-        best.append(int(times.sum()) * uncompressed_bits)
-    return min(best) if best else int(times.sum()) * 9
-
-
-def _run_bits(values: Values) -> int:
-    """Bits of all zero runs with the best parameter."""
-    runs = _run_lengths(values)
-    return min(int(((runs >> divisor) + 1 + divisor).sum()) for divisor in range(4))
+    index[weights + _ORIGIN] = np.maximum(codes + (weights == 0) + size - direct, 0)
+    for position, code in enumerate(int(c) for c in chosen):
+        index[_ORIGIN + (-(code >> 1) if code & 1 else code >> 1)] = position
+    entry_bits = max(2, top.bit_length())
+    plain_bits = (size - 1).bit_length() if only_palette else 0 if size else entry_bits
+    return Palette(index, size, entry_bits, plain_bits)
