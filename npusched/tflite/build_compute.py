@@ -53,10 +53,8 @@ class ComputeBuilder(GraphBuilder):
         if values is not None:
             real = np.asarray(values, np.float64).reshape(shape)
         else:
-            real = normal(self.file.seed, self.file.next_salt(), shape)
-            if fan_in > 1:
-                summed = tuple(i for i in range(len(shape)) if i != axis)
-                real = real - real.mean(axis=summed, keepdims=True)
+            summed = tuple(i for i in range(len(shape)) if i != axis) if fan_in > 1 else ()
+            real = normal(self.file.seed, self.file.next_salt(), shape, centred=summed)
             real *= gain * float(fan_in * max(ifm.spread.std, 1e-3) ** 2) ** -0.5
         split = axis if per_channel and kind is not DataType.UINT8 else None
         stored, scales, zeros = quantize_weights(real, kind, split)

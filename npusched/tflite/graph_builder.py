@@ -12,7 +12,7 @@ import numpy.typing as npt
 from npusched.ir import ActivationKind, DataType, OpKind, Options, Padding, Shape
 from npusched.ir.options import CustomOptions, NoOptions
 from npusched.tflite.constants import NUMPY_TYPES
-from npusched.tflite.quantize import Spread, activated, quantization_of
+from npusched.tflite.quantize import Spread, activated, quantization_of, rounded
 from npusched.tflite.records import Record, Value
 from npusched.tflite.rules import Operand
 from npusched.tflite.schema import OPERATORS, TENSOR_TYPES, UNIONS
@@ -193,7 +193,7 @@ class GraphBuilder:
         """Add a constant given in real numbers, quantised per tensor for ``dtype``."""
         kind, real = type_of(dtype), np.asarray(values, np.float64)
         low, high = float(real.min(initial=0.0)), float(real.max(initial=0.0))
-        known = spread or Spread(float(real.mean()), float(real.std()), low, high)
+        known = spread or Spread(rounded(float(real.mean())), rounded(float(real.std())), low, high)
         full = Spread(0.0, max(-low, high, 1e-6), low, high)
         scale, zero_point = quantization_of(full, kind)
         stored = real if scale is None else np.rint(real / scale) + zero_point

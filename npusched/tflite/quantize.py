@@ -15,6 +15,7 @@ from npusched.ir import ActivationKind, DataType
 RANGE_STDS: Final = 4.0
 """Half width of a quantised range in standard deviations: saturates about 1 value in 16,000."""
 
+_PIECES_STD: Final = 65536 / math.sqrt(3.0)
 _GRID: Final = tuple(i / 4 for i in range(-16, 17))
 _DENSITY: Final = tuple(math.exp(-z * z / 2) for z in _GRID)
 
@@ -61,7 +62,7 @@ class Spread:
         mean = math.fsum(d * v for d, v in zip(_DENSITY, values, strict=True)) / total
         square = math.fsum(d * v * v for d, v in zip(_DENSITY, values, strict=True)) / total
         std = math.sqrt(max(square - mean * mean, 1e-12))
-        return Spread(_round(mean), _round(std), _round(min(values)), _round(max(values)))
+        return Spread(rounded(mean), rounded(std), rounded(min(values)), rounded(max(values)))
 
 
 def activated(spread: Spread, activation: ActivationKind) -> Spread:
@@ -99,17 +100,24 @@ def quantization_of(spread: Spread, dtype: DataType) -> tuple[float | None, int]
     return scale, min(max(round(first - low / scale), first), first + 255)
 
 
-def normal(seed: int, salt: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    """Return about normal values (mean 0, std 1), the same on every machine and numpy version.
+def normal(
+    seed: int, salt: int, shape: tuple[int, ...], *, centred: tuple[int, ...] = ()
+) -> npt.NDArray[np.float64]:
+    """Return about normal values (mean 0, std 1, limits +-3.46), the same on every machine.
 
-    Sums of four 16-bit pieces of the raw PCG64 stream (whose bits numpy keeps stable): limits at
-    +-3.46.
+    Sums of four 16-bit pieces of the raw PCG64 stream, whose bits numpy keeps stable. ``centred``:
+    axes over which the values add up to 0 (means are taken of integers, so they are exact).
     """
     count = math.prod(shape)
     raw = np.random.PCG64([seed, salt]).random_raw(count) if count else np.zeros(0, np.uint64)
-    pieces = np.asarray(raw, "<u8").view("<u2").reshape(count, 4).astype(np.float64)
-    summed: npt.NDArray[np.float64] = pieces.sum(axis=1) - 4 * 32767.5
-    return (summed / (65536 / math.sqrt(3.0))).reshape(shape)
+    pieces = np.asarray(raw, "<u8").view("<u2").reshape(count, 4)
+    sums = pieces.sum(axis=1, dtype=np.int64).reshape(shape)
+    middle: npt.NDArray[np.float64] = np.full((1,) * len(shape), 2.0 * 65535)
+    if centred and count:
+        over = math.prod(shape[axis] for axis in centred)
+        middle = sums.sum(axis=centred, keepdims=True) / over
+    found: npt.NDArray[np.float64] = (sums - middle) / _PIECES_STD
+    return found.reshape(shape)
 
 
 def quantize_weights(
@@ -132,6 +140,6 @@ def quantize_weights(
     return stored.astype(kind), flat, (offset,) * len(flat)
 
 
-def _round(value: float) -> float:
+def rounded(value: float) -> float:
     """Six significant digits: absorbs differences between math libraries."""
     return float(f"{value:.6g}")

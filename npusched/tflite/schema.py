@@ -316,7 +316,7 @@ def _tables() -> dict[str, TableSpec]:
     tables = [_table(line) for line in _TABLES.strip().splitlines()]
     found = {spec.name: spec for spec in tables}
     for members in UNIONS.values():
-        for name in members:
+        for name in members[1:]:
             found.setdefault(name, TableSpec(name, {}, ()))
     return found
 
