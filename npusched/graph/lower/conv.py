@@ -211,7 +211,13 @@ def _one_batch(
 
 
 def _every_output(graph: WorkGraph, piece: WorkOp, index: int, multiplier: int) -> None:
-    """Keep output ``index`` of each channel of the bias and of the rescale."""
+    """Keep output ``index`` of each channel of weight scales, bias and rescale."""
+    assert piece.weights is not None
+    weights = piece.weights.tensor
+    if len(weights.scales) > 1:
+        weights.scales = weights.scales[index::multiplier]
+    if len(weights.zero_points) > 1:
+        weights.zero_points = weights.zero_points[index::multiplier]
     bias = piece.bias
     if bias is not None and bias.tensor.data is not None and bias.tensor.data.size > 1:
         data = bias.tensor.data.reshape(-1)[index::multiplier]
@@ -242,6 +248,8 @@ def _copy_batch(graph: WorkGraph, op: WorkOp, batch: int, source: WorkTensor) ->
                     op.ofm,
                     slice_offset=(batch, 0, 0, 0),
                     slice_shape=(1, *region[1:]),
+                    scale=None,
+                    zero_point=0,
                 )
             ],
             rounding=Rounding.NATURAL,

@@ -7,44 +7,52 @@ from collections.abc import Callable
 import numpy as np
 
 from npusched.ir import DataType, OpKind, Padding
-from npusched.ir.options import AxisOptions, ConvOptions, NoOptions, SoftmaxOptions
+from npusched.ir.options import (
+    AxisOptions,
+    ConvOptions,
+    LeakyReluOptions,
+    NoOptions,
+    SoftmaxOptions,
+)
 from npusched.tflite.builder import Builder
 from npusched.tflite.graph_builder import Ref
 
-Make = Callable[[Builder], Ref | tuple[Ref, ...]]
+Make = Callable[[Builder], Ref]
+Then = Callable[..., Ref]
+"""A builder and one or two inputs to a result (its other parameters have defaults)."""
 
 Shape = tuple[int, ...]
 
 
-def _input(
-    shape: Shape, dtype: str = "int8", name: str = "x", **quant: float
-) -> Callable[[Builder], Ref]:
-    scale = quant.get("scale")
-    zero = quant.get("zero_point")
-    return lambda b: b.input(
-        name, shape, dtype, scale=scale, zero_point=None if zero is None else int(zero)
-    )
-
-
 def _on(
-    shape: Shape, then: Callable[[Builder, Ref], Ref], dtype: str = "int8", **quant: float
+    shape: Shape,
+    then: Then,
+    dtype: str = "int8",
+    scale: float | None = None,
+    zero_point: int | None = None,
 ) -> Make:
-    return lambda b: then(b, _input(shape, dtype, **quant)(b))
+    """A model with one input."""
+    return lambda b: then(b, b.input("x", shape, dtype, scale=scale, zero_point=zero_point))
 
 
 def _pair(
     first: Shape,
     second: Shape,
-    then: Callable[[Builder, Ref, Ref], Ref],
+    then: Then,
     dtype: str = "int8",
     scales: tuple[float, float] = (0.05, 0.02),
 ) -> Make:
-    def make(b: Builder) -> Ref:
-        x = b.input("x", first, dtype, scale=scales[0])
-        y = b.input("y", second, dtype, scale=scales[1])
-        return then(b, x, y)
+    """A model with two inputs."""
+    return lambda b: then(
+        b,
+        b.input("x", first, dtype, scale=scales[0]),
+        b.input("y", second, dtype, scale=scales[1]),
+    )
 
-    return make
+
+def _of(then: Then) -> Make:
+    """A model that makes its own inputs."""
+    return lambda b: then(b)
 
 
 def _softmaxes() -> dict[str, Make]:
@@ -95,11 +103,8 @@ def _activations() -> dict[str, Make]:
                 (1, 5, 6, 8),
                 lambda b, x, k=kind: getattr(b, k)(x),
                 dtype,
-                **(
-                    {}
-                    if kind == "exp"
-                    else {"scale": 0.02, "zero_point": -128 if dtype == "int8" else 0}
-                ),
+                scale=None if kind == "exp" else 0.02,
+                zero_point=None if kind == "exp" else -128 if dtype == "int8" else 0,
             )
         for alpha in (0.0, 0.1, 0.5, 1.0, 1.5, -0.5, -1.0):
             found[f"leaky_{dtype}_{alpha}"] = _on(
@@ -107,7 +112,7 @@ def _activations() -> dict[str, Make]:
             )
         found[f"leaky_same_{dtype}"] = _on(
             (1, 5, 6, 16),
-            lambda b, x: b.apply(OpKind.LEAKY_RELU, [x], _leaky(0.2), like=x),
+            lambda b, x: b.apply(OpKind.LEAKY_RELU, [x], LeakyReluOptions(alpha=0.2), like=x),
             dtype,
         )
         found[f"prelu_{dtype}"] = _on((1, 5, 6, 16), lambda b, x: b.prelu(x), dtype)
@@ -122,12 +127,6 @@ def _activations() -> dict[str, Make]:
         (1, 24), lambda b, x: b.fully_connected(x, 8, activation="TANH"), "int16"
     )
     return found
-
-
-def _leaky(alpha: float) -> object:
-    from npusched.ir.options import LeakyReluOptions
-
-    return LeakyReluOptions(alpha=alpha)
 
 
 def _reductions() -> dict[str, Make]:
@@ -412,8 +411,8 @@ def _logic() -> dict[str, Make]:
         OpKind.LOGICAL_NOT, [b.input("x", (1, 5, 8), "bool")], dtype="bool"
     )
     for kind in ("REDUCE_ANY", "REDUCE_ALL"):
-        found[kind.lower()] = lambda b, k=kind: b.reduce(
-            OpKind(k), b.input("x", (1, 5, 6, 8), "bool"), (1,)
+        found[kind.lower()] = _of(
+            lambda b, k=kind: b.reduce(OpKind(k), b.input("x", (1, 5, 6, 8), "bool"), (1,))
         )
     for source, target in (
         ("int8", "int16"),
@@ -425,7 +424,7 @@ def _logic() -> dict[str, Make]:
         ("int8", "bool"),
         ("int8", "int64"),
     ):
-        found[f"cast_{source}_{target}"] = lambda b, s=source, t=target: b.op_cast(s, t)  # type: ignore[attr-defined]
+        found[f"cast_{source}_{target}"] = _cast(source, target)
     return found
 
 
@@ -460,10 +459,6 @@ def _variables() -> dict[str, Make]:
 
 def families() -> dict[str, dict[str, Make]]:
     """Return the makers of all models, by family of lowerings and name."""
-    logic = {
-        name: _cast(*name.split("_")[1:]) if name.startswith("cast_") else make
-        for name, make in _logic().items()
-    }
     return {
         "softmax": _softmaxes(),
         "activations": _activations(),
@@ -474,7 +469,7 @@ def families() -> dict[str, dict[str, Make]]:
         "resize": _resizes(),
         "lstm": _lstms(),
         "moves": _moves(),
-        "logic": logic,
+        "logic": _logic(),
         "variables": _variables(),
     }
 
@@ -482,6 +477,5 @@ def families() -> dict[str, dict[str, Make]]:
 def build(make: Make) -> bytes:
     """Return the file of one model."""
     b = Builder("m")
-    result = make(b)
-    b.output(*(result if isinstance(result, tuple) else (result,)))
+    b.output(make(b))
     return b.build()
