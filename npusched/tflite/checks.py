@@ -48,11 +48,12 @@ def op_label(op: Op, graph: Subgraph) -> str:
 def _check_order(graph: Subgraph) -> None:
     """Each tensor is written once, and before it is read."""
     writer: dict[int, int] = {}
+    given = set(graph.inputs)
     for op in graph.ops:
         for tensor in op.outputs:
             if tensor < 0:
                 continue
-            if tensor in writer or tensor in graph.inputs:
+            if tensor in writer or tensor in given:
                 first = (
                     op_label(graph.ops[writer[tensor]], graph) if tensor in writer else "the caller"
                 )
@@ -62,7 +63,7 @@ def _check_order(graph: Subgraph) -> None:
                     _DAMAGED,
                 )
             writer[tensor] = op.index
-    ready = set(graph.inputs)
+    ready = set(given)
     ready.update(t.index for t in graph.tensors if t.is_constant or t.is_variable)
     for op in graph.ops:
         for tensor in op.inputs:
@@ -119,14 +120,22 @@ def _check_calls(model: Model) -> None:
                         _DAMAGED,
                     )
                 calls[graph.index].add(target)
-    done: set[int] = set()
-    while len(done) < len(calls):
-        free = {g for g, targets in calls.items() if g not in done and targets <= done}
-        if not free:
-            loop = sorted(set(calls) - done)
-            raise ModelError(
-                "cannot use the model: subgraphs run each other in a circle",
-                f"subgraphs {loop[:8]}",
-                _DAMAGED,
-            )
-        done |= free
+    # Take away subgraphs that run nothing (more) until none is left; a circle never empties.
+    callers: dict[int, list[int]] = {index: [] for index in calls}
+    for index, targets in calls.items():
+        for target in targets:
+            callers[target].append(index)
+    waiting = {index: len(targets) for index, targets in calls.items()}
+    free = [index for index, count in waiting.items() if count == 0]
+    while free:
+        for index in callers[free.pop()]:
+            waiting[index] -= 1
+            if waiting[index] == 0:
+                free.append(index)
+    loop = [index for index, count in waiting.items() if count]
+    if loop:
+        raise ModelError(
+            "cannot use the model: subgraphs run each other in a circle",
+            f"subgraphs {loop[:8]}",
+            _DAMAGED,
+        )

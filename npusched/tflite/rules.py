@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
-from typing import NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,10 @@ from npusched.ir.options import (
     ReduceOptions,
     SvdfOptions,
 )
+
+
+MAX_PARAMETERS: Final = 1 << 16
+"""Elements of a shape, permutation, list of sizes, ... taken as meant."""
 
 
 class ShapeError(ValueError):
@@ -59,6 +63,8 @@ class Operand:
             raise NeedsValues
         if self.values.dtype.kind not in "iub":
             raise ShapeError("a shape parameter is not an integer")
+        if self.values.size > MAX_PARAMETERS:
+            raise ShapeError(f"a shape parameter has {self.values.size} elements")
         return tuple(int(v) for v in self.values.reshape(-1))
 
 

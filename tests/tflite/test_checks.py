@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -160,3 +161,14 @@ def test_an_empty_constant_is_a_value() -> None:
     b.output(y)
     graph = read_model(b.build(), "m").subgraphs[0]
     assert graph.tensors[2].is_constant
+
+
+def test_a_long_chain_of_subgraphs_is_checked_in_linear_time() -> None:
+    b = Builder()
+    count = 2000
+    graphs = [b, *(b.subgraph(f"g{i}") for i in range(count))]
+    for index, graph in enumerate(graphs[:-1]):
+        graph.op(OpKind.CALL_ONCE, [], [], CallOptions(subgraphs=(index + 1,)))
+    start = time.perf_counter()
+    verify(b.build())
+    assert time.perf_counter() - start < 2
