@@ -330,7 +330,12 @@ def _is_scaled(tables: _Joined, key: str, kind: KernelKind) -> bool:
 
 
 def _upscale(target: Target, debug: Row, kind: KernelKind, kernel: Kernel) -> Upscale:
-    """Infer x2 upscaling from the shapes (VELA_SPEC_2 §8.1)."""
+    """Infer x2 upscaling from the shapes (VELA_SPEC_2 §8.1).
+
+    Regor never upscales on U85: it has a resize unit, and splits transpose convolutions.
+    """
+    if not isinstance(target.accelerator, AcceleratorU55):
+        return Upscale.NONE
     if kind in (KernelKind.FULLY_CONNECTED, KernelKind.MATMUL) or transpose_of(debug) is not None:
         return Upscale.NONE
     pools = (KernelKind.AVG_POOL, KernelKind.MAX_POOL, KernelKind.DEPTHWISE)
