@@ -9,13 +9,14 @@ from npusched.ir.options import LstmOptions, NoOptions, SvdfOptions, VarHandleOp
 from npusched.tflite.build_compute import ComputeBuilder
 from npusched.tflite.build_move import MoveBuilder
 from npusched.tflite.build_pointwise import PointwiseBuilder
+from npusched.tflite.build_reduce import ReduceBuilder
 from npusched.tflite.encode import encode
 from npusched.tflite.graph_builder import FileState, GraphBuilder, Ref, TypeName
 from npusched.tflite.quantize import Spread, normal, quantize_weights
 from npusched.tflite.records import Record, Value
 
 
-class SubgraphBuilder(ComputeBuilder, PointwiseBuilder, MoveBuilder):
+class SubgraphBuilder(ComputeBuilder, ReduceBuilder, PointwiseBuilder, MoveBuilder):
     """Builds one subgraph; every method adds an op and returns its result."""
 
     def lstm(

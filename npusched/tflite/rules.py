@@ -27,7 +27,6 @@ from npusched.ir.options import (
     SvdfOptions,
 )
 
-
 MAX_PARAMETERS: Final = 1 << 16
 """Elements of a shape, permutation, list of sizes, ... taken as meant."""
 
