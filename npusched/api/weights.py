@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from npusched.cost.types import BlockConfig, Traversal, WeightBytes
 from npusched.cost.weights import estimate_weights
@@ -16,6 +17,9 @@ from npusched.ir import Model
 
 VELA_LIMIT_S = 20.0
 """Longest that a plan waits for Vela before it goes on with estimates."""
+
+OrderedRef: TypeAlias = tuple[SourceRef, int]
+"""A source op, and how manyth of its scheduled ops with weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +35,11 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightTable:
-    """Sizes for the ops of one graph. ``known`` is keyed by weights (their key, all of them)."""
+    """Sizes for the ops of one graph. ``known`` is keyed by (source op, order within it)."""
 
     target: Target
-    known: Mapping[tuple[SourceRef, int], Encoded]
-    order: Mapping[int, tuple[SourceRef, int]]
+    known: Mapping[OrderedRef, Encoded]
+    order: Mapping[int, OrderedRef]
     vela_version: str | None
     estimates: dict[tuple[str, BlockConfig], WeightBytes] = field(default_factory=dict)
 
@@ -46,8 +50,8 @@ class WeightTable:
         own depth is the estimate.
         """
         assert op.weights is not None
-        found = self.known.get(self.order.get(op.id, ((-1, -1), 0)))
-        if found is not None and found.channels == op.weights.shape[0]:
+        found = self.known.get(self.order[op.id])
+        if found is not None:
             same = (found.block_depth, found.traversal) == (block.ofm_block.c, block.traversal)
             return WeightBytes(weights=found.weights, scales=found.scales, exact=same)
         key = (op.weights.key, block)
@@ -79,36 +83,38 @@ def weight_table(
 ) -> WeightTable:
     """Ask Vela once for the sizes of all weights; a failure is a warning, and all is estimated."""
     order = _order(graph)
-    known: dict[tuple[SourceRef, int], Encoded] = {}
+    known: dict[OrderedRef, Encoded] = {}
     version = None
     if use_vela and order:
         try:
-            known, version = _ask_vela(model, target, use_cache)
+            by_op, version = _ask_vela(model, graph, target, use_cache)
+            known = {order[op]: size for op, size in by_op.items()}
         except VelaError as error:
             why = f" ({error.why})" if error.why else ""
             warnings.append(f"weight sizes are estimated: {error.what}{why}")
     return WeightTable(target=target, known=known, order=order, vela_version=version)
 
 
-def _order(graph: OpGraph) -> dict[int, tuple[SourceRef, int]]:
+def _order(graph: OpGraph) -> dict[int, OrderedRef]:
     """(source op, how manyth of its ops with weights) of every op with weights."""
     seen: Counter[SourceRef] = Counter()
     order = {}
     for op in graph.ops:
-        if op.weights is not None and op.source_ops:
-            ref = op.source_ops[0]
+        if op.weights is not None:
+            ref = op.source_ops[0] if op.source_ops else (graph.subgraph, -1)
             order[op.id] = (ref, seen[ref])
             seen[ref] += 1
     return order
 
 
 def _ask_vela(
-    model: Model, target: Target, use_cache: bool
-) -> tuple[dict[tuple[SourceRef, int], Encoded], str]:
+    model: Model, graph: OpGraph, target: Target, use_cache: bool
+) -> tuple[dict[int, Encoded], str]:
     from npusched.vela.cache import VelaCache
     from npusched.vela.encoded import encoded_weights
     from npusched.vela.options import Feature, VelaOptions
     from npusched.vela.runner import compile_model
+    from npusched.vela.weight_match import channels_of, match_encoded
 
     options = VelaOptions(
         disable=(Feature.CASCADING, Feature.FM_STAGING),
@@ -116,17 +122,18 @@ def _ask_vela(
     )
     cache = VelaCache() if use_cache else None
     result = compile_model(model.content, target, options, cache=cache, limit_s=VELA_LIMIT_S)
-    known = {}
-    for op in encoded_weights(result, model):
-        if op.source_ref is not None and op.slices == 1:
-            known[op.source_ref, op.order] = Encoded(
-                weights=op.weights_bytes,
-                scales=op.scales_bytes,
-                block_depth=op.ofm_block_depth,
-                traversal=op.traversal,
-                channels=sum(p.channels for p in op.parts if p.core == 0),
-            )
-    return known, result.vela_version
+    found = {
+        op: Encoded(
+            weights=encoded.weights_bytes,
+            scales=encoded.scales_bytes,
+            block_depth=encoded.ofm_block_depth,
+            traversal=encoded.traversal,
+            channels=channels_of(encoded),
+        )
+        for op, encoded in match_encoded(graph, encoded_weights(result, model)).items()
+        if encoded.slices == 1
+    }
+    return found, result.vela_version
 
 
 UNLIMITED_BYTES = 1 << 32

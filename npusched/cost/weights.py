@@ -18,8 +18,11 @@ from npusched.cost.arith import ceil_div, round_up
 from npusched.cost.types import BlockConfig, Traversal, WeightBytes
 from npusched.cost.weight_coding import encoded_bytes
 from npusched.cost.weight_stream import Values, core_streams
-from npusched.graph.types import ScheduledOp, Weights
-from npusched.hardware.target import Accelerator, AcceleratorU55, Target
+from npusched.graph.types import KernelKind, ScheduledOp, Weights
+from npusched.hardware.target import Accelerator, AcceleratorU55, AcceleratorU85, Target
+
+_LARGEST_SPARSE = 127
+"""Largest magnitude that the 2:4 format holds."""
 
 SCALE_BYTES = 10
 """Encoded bias, multiplier and shift of one channel (VELA_SPEC §5)."""
@@ -91,12 +94,28 @@ def scale_bytes(accelerator: Accelerator, channels: int, ublock_channels: int) -
 
 
 def is_sparse(weights: Weights) -> bool:
-    """True if every four neighbouring input channels hold at least two zeros (2:4, U85)."""
+    """True if every four neighbouring input channels hold at least two zeros (2:4, U85).
+
+    Channels beyond the last count as zeros, so one or two input channels always qualify (Vela
+    5.2.0, ethos_u85_weight_encoder.cpp, the sparsity check).
+    """
     values = _centred(weights)
-    if values is None or values.shape[3] % 4:
+    if values is None or int(np.abs(values).max(initial=0)) > _LARGEST_SPARSE:
         return False
-    zeros = (values.reshape(-1, 4) == 0).sum(axis=1)
+    missing = -values.shape[3] % 4
+    padded = np.pad(values, ((0, 0), (0, 0), (0, 0), (0, missing)))
+    zeros = (padded.reshape(-1, 4) == 0).sum(axis=1)
     return bool((zeros >= 2).all())
+
+
+def uses_sparse_weights(target: Target, op: ScheduledOp) -> bool:
+    """True if Vela would encode the op's weights 2:4 (U85, not depthwise, weights that allow it).
+
+    Vela also asks that the op is not slower for it, which 2:4 never makes it (VELA_SPEC §3.3).
+    """
+    if not isinstance(target.accelerator, AcceleratorU85) or op.weights is None:
+        return False
+    return op.kind is not KernelKind.DEPTHWISE and is_sparse(op.weights)
 
 
 def _lookup(

@@ -17,6 +17,7 @@ from npusched.cost.energy import energy_of
 from npusched.cost.op_cost import slack_of
 from npusched.cost.stripe import stripe_cost
 from npusched.cost.types import Basis, BlockConfig, CostOp, OpCost, WeightBytes
+from npusched.cost.weights import uses_sparse_weights
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement, ScheduledOp
 from npusched.hardware.target import MemoryKind, Target
@@ -65,6 +66,7 @@ class Kernels:
         self._cost_ops: dict[tuple[int, Places], CostOp] = {}
         self._runs: dict[tuple[object, ...], KernelCost] = {}
         self._weights: dict[tuple[int, int], WeightBytes] = {}
+        self._sparse: dict[int, bool] = {}
         self._hidden_lut: dict[int, int] = {}
 
     def whole(self, v: int, places: Places, mode: WeightMode) -> KernelCost:
@@ -97,8 +99,15 @@ class Kernels:
                 self.graph.feature_maps,
                 dict(places.of),
                 const_memory=self.target.roles.const,
+                sparse=self._is_sparse(v),
             )
             self._cost_ops[key] = known
+        return known
+
+    def _is_sparse(self, v: int) -> bool:
+        known = self._sparse.get(v)
+        if known is None:
+            known = self._sparse[v] = uses_sparse_weights(self.target, self.graph.ops[v])
         return known
 
     def weights(self, v: int, stripe_rows: int, places: Places) -> WeightBytes:
