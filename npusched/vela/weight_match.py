@@ -15,21 +15,26 @@ def match_encoded(graph: OpGraph, encoded: Sequence[EncodedOp]) -> dict[int, Enc
 
     Both sides are matched by source op and by order among its ops with weights. Ops that Vela
     files under no source op (those of ARG_MAX, LOWERING §10) go, in order, to our ops whose source
-    op has none. A pair of unequal depth is no match.
+    op has none. Where the counts differ, a pair of unequal depth is no match.
     """
     known = {(op.source_ref, op.order): op for op in encoded}
-    named = {op.source_ref for op in encoded}
+    theirs = Counter(op.source_ref for op in encoded)
+    refs = {
+        op.id: op.source_ops[0] if op.source_ops and op.source_ops[0] in theirs else None
+        for op in graph.ops
+        if op.weights is not None
+    }
+    ours = Counter(refs.values())
     seen: Counter[SourceRef | None] = Counter()
     found = {}
-    for op in graph.ops:
-        if op.weights is None:
-            continue
-        own = op.source_ops[0] if op.source_ops else None
-        ref = own if own in named else None
+    for number, ref in refs.items():
         match = known.get((ref, seen[ref]))
         seen[ref] += 1
-        if match is not None and channels_of(match) == op.weights.shape[0]:
-            found[op.id] = match
+        weights = graph.ops[number].weights
+        if match is None or weights is None:
+            continue
+        if ours[ref] == theirs[ref] or channels_of(match) == weights.shape[0]:
+            found[number] = match
     return found
 
 
