@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from npusched.graph.lower.common import NO_SCALE, add_kernel, scalar, temporary, use
 from npusched.graph.lower.scaling import UNIT, Scale, dtype_range
+from npusched.graph.shapes import pad_axes
 from npusched.graph.types import Activation, KernelKind, Rounding
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.ir import DataType
@@ -63,8 +64,9 @@ def _convert_to_64(graph: WorkGraph, op: WorkOp, ifm: Link, ofm: Link) -> None:
 
 
 def copy_to_int32(graph: WorkGraph, op: WorkOp, ifm: Link, left_shift: int) -> WorkTensor:
-    """Add a copy of ``(x - zero point) << left_shift`` as int32 and return it."""
-    result = temporary(graph, op, f"{ifm.tensor.name}_int32", ifm.region, DataType.INT32)
+    """Add a copy of ``(x - zero point) << left_shift`` as int32 (4 axes) and return it."""
+    shape = pad_axes(ifm.region, 4)
+    result = temporary(graph, op, f"{ifm.tensor.name}_int32", shape, DataType.INT32)
     add_kernel(
         graph,
         op,

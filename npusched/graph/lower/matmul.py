@@ -13,7 +13,6 @@ from math import prod
 from npusched.graph.lower.basic_kernels import lower_fully_connected
 from npusched.graph.lower.common import (
     NO_SCALE,
-    Quant,
     add_kernel,
     is_u85,
     quant,
@@ -21,6 +20,7 @@ from npusched.graph.lower.common import (
     use,
 )
 from npusched.graph.lower.tile import tile_copies
+from npusched.graph.lower.transpose import add_transpose
 from npusched.graph.shapes import pad_axes
 from npusched.graph.split import replace_by
 from npusched.graph.types import KernelKind, Pieces, Rounding
@@ -41,7 +41,7 @@ def lower_batch_matmul(graph: WorkGraph, op: WorkOp) -> None:
     result = pad_axes(op.ofm.shape, 4)
     first = _operand(graph, op, op.ifms[0], result, transpose=adj_x)
     second = _operand(graph, op, op.ifms[1], result, transpose=adj_y)
-    ofm = use(op.ofm.tensor, quant(op.ofm), (1, prod(result[:2]), *result[2:]))
+    ofm = use(op.ofm.tensor, quant(op.ofm), _rows(result))
     _product(graph, op, first, second, ofm, rounding=_rounding(op))
     graph.remove(op)
 
@@ -54,7 +54,8 @@ def lower_fully_connected_any(graph: WorkGraph, op: WorkOp) -> None:
         return
     outputs, inputs = weights.shape[0], weights.shape[-1]
     how = quant(weights)
-    transposed = _exchanged(graph, op, use(weights.tensor, NO_SCALE, (1, 1, outputs, inputs)))
+    matrix = use(weights.tensor, NO_SCALE, (1, 1, outputs, inputs))
+    transposed = _exchanged(graph, op, matrix, may_view=True)
     ifm = replace(op.ifm, shape=_rows(op.ifm.shape))
     ofm = replace(op.ofm, shape=_rows(op.ofm.shape))
     second = replace(transposed, scale=how.scale, zero_point=how.zero_point)
@@ -75,27 +76,33 @@ def _rows(shape: Shape) -> Shape:
 
 def _operand(graph: WorkGraph, op: WorkOp, link: Link, result: Shape, *, transpose: bool) -> Link:
     """Return an input as (1, n, w, c), tiled to the result's leading axes, transposed if asked."""
-    shape = pad_axes(link.shape, 4)
+    shape = pad_axes(link.shape, len(result))
     tensor = link.tensor
-    if shape[:2] != result[:2]:
-        tiled = (*result[:2], *shape[2:])
+    if shape[:-2] != result[:-2]:
+        tiled = (*result[:-2], *shape[-2:])
         tensor = temporary(graph, op, f"{tensor.name}_tiled", tiled, tensor.dtype)
         tensor.scales, tensor.zero_points = link.tensor.scales, link.tensor.zero_points
         tile_copies(graph, op, replace(link, shape=shape), use(tensor, quant(link)))
-    flat = use(tensor, quant(link), (1, prod(result[:2]), *shape[2:]))
-    return _exchanged(graph, op, flat) if transpose else flat
+    flat = use(tensor, quant(link), (1, prod(result[:-2]), *shape[-2:]))
+    return _exchanged(graph, op, flat, may_view=True) if transpose else flat
 
 
-def _exchanged(graph: WorkGraph, op: WorkOp, link: Link) -> Link:
-    """Add a transpose that exchanges w and c."""
+def _exchanged(graph: WorkGraph, op: WorkOp, link: Link, *, may_view: bool) -> Link:
+    """Add a transpose that exchanges w and c (``may_view``: or a view, if one of them is 1).
+
+    Vela makes the one behind ``adj_x``, ``adj_y`` or computed weights before it removes views, and
+    the one that every matrix product needs later.
+    """
     _, height, width, depth = link.shape
     name = f"{link.tensor.name}_transposed"
     moved = temporary(graph, op, name, (1, height, depth, width), link.tensor.dtype)
-    transpose = add_kernel(
-        graph, op, KernelKind.TRANSPOSE, [use(link.tensor, NO_SCALE, link.shape)], use(moved)
-    )
-    transpose.perm = (0, 1, 3, 2)
-    transpose.accumulator_scaled = False
+    source = use(link.tensor, NO_SCALE, link.shape)
+    if may_view:
+        added = add_transpose(graph, op, source, use(moved), (0, 1, 3, 2))
+    else:
+        added = add_kernel(graph, op, KernelKind.TRANSPOSE, [source], use(moved))
+        added.perm = (0, 1, 3, 2)
+    added.accumulator_scaled = False
     return use(moved, quant(link))
 
 
@@ -107,7 +114,7 @@ def _product(
         graph,
         op,
         KernelKind.MATMUL,
-        [first, _exchanged(graph, op, second)],
+        [first, _exchanged(graph, op, second, may_view=False)],
         ofm,
         rounding=rounding,
     )
@@ -126,6 +133,3 @@ def decompose_matmul(graph: WorkGraph, op: WorkOp) -> None:
     step = (0, 1, 0, 0)
     piece.pieces = Pieces(grid=(1, count, 1, 1), ifm_steps=(step, step), ofm_step=step)
     replace_by(graph, op, [piece])
-
-
-__all__ = ["Quant", "decompose_matmul", "lower_batch_matmul", "lower_fully_connected_any"]

@@ -60,25 +60,25 @@ def lower_mean(graph: WorkGraph, op: WorkOp) -> None:
     """
     ifm = op.ifm
     source, reduced, result = _mean_shapes(op)
-    height = source[1] if reduced[1] else 1
-    width = source[2] if reduced[2] else 1
+    height = source[-3] if reduced[-3] else 1
+    width = source[-2] if reduced[-2] else 1
     count = height * width
-    if height > MAX_MEAN_HEIGHT and count <= MAX_MEAN_ELEMENTS and reduced[1] and reduced[2]:
-        source = (source[0], 1, count, source[3])
+    if height > MAX_MEAN_HEIGHT and count <= MAX_MEAN_ELEMENTS and reduced[-3] and reduced[-2]:
+        source = (*source[:-3], 1, count, source[-1])
         height, width = 1, count
     rows = min(MAX_MEAN_ELEMENTS // width, height, MAX_MEAN_HEIGHT)
     total: WorkTensor | None = None
     for start in range(0, height, rows):
         kernel = Kernel(h=min(rows, height - start), w=width)
         read = (
-            source[0],
-            kernel.h if reduced[1] else source[1],
-            width if reduced[2] else source[2],
-            source[3],
+            *source[:-3],
+            kernel.h if reduced[-3] else source[-3],
+            width if reduced[-2] else source[-2],
+            source[-1],
         )
         link = replace(
             use(ifm.tensor, Quant(1.0, ifm.zero_point), source),
-            slice_offset=(0, start, 0, 0),
+            slice_offset=with_axis((0,) * len(source), -3, start),
             slice_shape=read,
         )
         part = _window_sum(graph, op, link, kernel, result)
@@ -104,7 +104,7 @@ def lower_mean(graph: WorkGraph, op: WorkOp) -> None:
 
 
 def _mean_shapes(op: WorkOp) -> tuple[Shape, Shape, Shape]:
-    """Return the 4-axis shape read, which axes are reduced (1/0), and the result's shape.
+    """Return the shape read (4 axes or more), which axes are reduced (1/0), the result's shape.
 
     A mean over channels moves them into an axis of size 1 (the operator checks grant one).
     """
@@ -113,9 +113,9 @@ def _mean_shapes(op: WorkOp) -> tuple[Shape, Shape, Shape]:
     reduced = pad_axes(tuple(int(i in axes) for i in range(len(shape))), 4, 0)
     result = pad_axes(tuple(1 if i in axes else n for i, n in enumerate(shape)), 4)
     source = pad_axes(shape, 4)
-    if not (reduced[3] and source[3] > 1):
+    if not (reduced[-1] and source[-1] > 1):
         return source, reduced, result
-    drop = 2 if source[2] == 1 else 1
+    drop = len(source) - (2 if source[-2] == 1 else 3)
 
     def moved(axes4: Shape, fill: int) -> Shape:
         return (*axes4[:drop], *axes4[drop + 1 :], fill)
@@ -127,7 +127,7 @@ def _window_sum(
     graph: WorkGraph, op: WorkOp, link: Link, kernel: Kernel, result: Shape
 ) -> WorkTensor:
     """Add a depthwise convolution with weights of one; int32 sums of (value - zero point)."""
-    depth = link.shape[3]
+    depth = link.shape[-1]
     sixteen = link.tensor.dtype is DataType.INT16
     ones = np.ones((depth, kernel.h, kernel.w, 1))
     weights = constant(graph, f"mean_ones_{kernel.h}x{kernel.w}x{depth}", ones, DataType.UINT8)
@@ -289,24 +289,31 @@ def decompose_reduction(graph: WorkGraph, op: WorkOp) -> None:
     """Step 3: bring the reduced axis to where the hardware reduces (in place).
 
     U85 reduces h or w, U55/U65 w only, and ReduceSum only c; else (and for a batch) the shape is
-    folded to 3 axes around w (ReduceSum: everything before w into h).
+    folded to 3 axes around w (ReduceSum: everything before w into h). A slice is folded too where
+    it stays one; else it is copied out first.
     """
     axis = reduced_axis(op)
     shape = op.ifm.region
+    rank = len(shape)
     if op.kind is KernelKind.REDUCE_SUM:
         legal = axis == -1
     else:
         legal = axis == -2 or (axis == -3 and is_u85(graph))
     if legal and prod(shape[:-3]) == 1:
         return
+    middle = rank - 2 if op.kind is KernelKind.REDUCE_SUM else rank + axis
+    cuts = (middle, middle + 1)
+    ifm = _folded(op.ifm, cuts)
+    if ifm is None:
+        _copy_slice_out(graph, op)
+        ifm = replace(op.ifm, shape=_three(op.ifm.shape, cuts))
+    ofm = _folded(op.ofm, cuts)
+    op.ifms = [ifm]
+    op.ofms = [replace(op.ofm, shape=_three(op.ofm.shape, cuts)) if ofm is None else ofm]
     if op.kind is KernelKind.REDUCE_SUM:
-        folded = (1, prod(shape[:-2]), *shape[-2:])
-        _set_shapes(op, folded, with_axis(folded, -1, 1))
         return
-    folded = (1, *around_axis(shape, len(shape) + axis))
-    _set_shapes(op, folded, with_axis(folded, -2, 1))
     op.axis = -2
-    op.kernel = replace(op.kernel, h=1, w=folded[-2])
+    op.kernel = replace(op.kernel, h=1, w=ifm.region[-2])
 
 
 def reduced_axis(op: WorkOp) -> int:
@@ -316,10 +323,54 @@ def reduced_axis(op: WorkOp) -> int:
     return op.axis if op.axis < 0 else op.axis - len(op.ifm.shape)
 
 
-def _set_shapes(op: WorkOp, ifm: Shape, ofm: Shape) -> None:
-    for link, shape in ((op.ifm, ifm), (op.ofm, ofm)):
-        link.shape = shape
-        link.slice_offset = link.slice_shape = None
+def _three(shape: Shape, cuts: tuple[int, int]) -> Shape:
+    """Fold the axes before, between and behind two cuts."""
+    first, second = cuts
+    return (prod(shape[:first]), prod(shape[first:second]), prod(shape[second:]))
+
+
+def _folded(link: Link, cuts: tuple[int, int]) -> Link | None:
+    """Fold a link to 3 axes, its slice included; None if the slice is no box any more."""
+    shape = _three(link.shape, cuts)
+    if link.slice_offset is None or link.slice_shape is None:
+        return replace(link, shape=shape)
+    offsets, sizes = [], []
+    for low, high in ((0, cuts[0]), cuts, (cuts[1], len(link.shape))):
+        whole = link.shape[low:high]
+        part = _merged(whole, link.slice_offset[low:high], link.slice_shape[low:high])
+        if part is None:
+            return None
+        offsets.append(part[0])
+        sizes.append(part[1])
+    return replace(link, shape=shape, slice_offset=tuple(offsets), slice_shape=tuple(sizes))
+
+
+def _merged(whole: Shape, offset: Shape, size: Shape) -> tuple[int, int] | None:
+    """Return (offset, size) of a box in merged axes, None if it is not contiguous there."""
+    at = 0
+    for extent, start in zip(whole, offset, strict=True):
+        at = at * extent + start
+    wide = [axis for axis, count in enumerate(size) if count != 1]
+    if wide and size[wide[0] + 1 :] != whole[wide[0] + 1 :]:
+        return None
+    return at, prod(size)
+
+
+def _copy_slice_out(graph: WorkGraph, op: WorkOp) -> None:
+    """Copy what ``op`` reads to a tensor of its own, which it then reads whole."""
+    region = op.ifm.region
+    name = f"{op.name}/slice"
+    tensor = graph.new_tensor(name, region, op.ifm.tensor.dtype)
+    copied = WorkOp(
+        kind=KernelKind.MEMORY_COPY,
+        source_ops=op.source_ops,
+        ifms=[op.ifm.copy()],
+        ofms=[replace(use(tensor), zero_point=op.ifm.zero_point)],
+        rounding=Rounding.NATURAL,
+        name=name,
+    )
+    graph.add(copied, before=op)
+    graph.replace_ifm(op, 0, replace(use(tensor, quant(op.ifm))))
 
 
 # --- ARG_MAX -------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from npusched.graph.lower.common import (
     temporary,
     use,
 )
+from npusched.graph.lower.transpose import add_transpose
 from npusched.graph.types import Activation, Kernel, KernelKind, Rounding
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.ir import DataType, Shape
@@ -128,14 +129,8 @@ class _Passes:
         moved = tuple(self.shape[axis] for axis in perm)
         ifm = self.op.ifm
         result = self.tensor(ifm.tensor.dtype, moved)
-        transpose = add_kernel(
-            self.graph,
-            self.op,
-            KernelKind.TRANSPOSE,
-            [use(ifm.tensor, NO_SCALE, self.shape)],
-            use(result),
-        )
-        transpose.perm = perm
+        source = use(ifm.tensor, NO_SCALE, self.shape)
+        add_transpose(self.graph, self.op, source, use(result), perm)
         return result
 
 

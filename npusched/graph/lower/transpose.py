@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from npusched.graph.lower.common import NO_SCALE, is_u85, use
+from npusched.graph.lower.common import NO_SCALE, add_kernel, is_u85, use, view
 from npusched.graph.order import walk
 from npusched.graph.shapes import around_axis, folded_leading, pad_axes
 from npusched.graph.types import KernelKind, Reverse
@@ -52,6 +52,15 @@ def keeps_order(shape: Shape, perm: Perm) -> bool:
     """Return True if ``perm`` moves only axes of size 1."""
     moved = [axis for axis in perm if shape[axis] != 1]
     return moved == sorted(moved)
+
+
+def add_transpose(graph: WorkGraph, op: WorkOp, source: Link, result: Link, perm: Perm) -> WorkOp:
+    """Add a transpose that ``op`` needs in step 1: a view if only axes of size 1 move."""
+    if keeps_order(source.shape, perm):
+        return view(graph, op, source, result)
+    added = add_kernel(graph, op, KernelKind.TRANSPOSE, [source], result)
+    added.perm = perm
+    return added
 
 
 # --- step 2 --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ element types, transpose and reverse, and whether the op is fused into the one b
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from lower_models import Make, build, families
 
 from npusched.errors import VelaError
 from npusched.graph.build import build_graph
-from npusched.graph.types import Access, Kernel, Placement, Reverse, ScheduledOp
+from npusched.graph.types import Access, Kernel, Placement, Reverse, ScheduledOp, SubOp
 from npusched.hardware import load_target
 from npusched.hardware.target import Family
 from npusched.ir import DataType
@@ -96,17 +97,30 @@ def _our_rows(content: bytes, family: Family) -> list[Row]:
 
 
 def _rows_of(op: ScheduledOp) -> Iterator[Row]:
-    """Yield the row of a kernel and those of the ops fused into it.
+    """Yield the row of a kernel and those of the ops fused into it or chained to it.
 
-    Vela shows a kernel's result as it is behind a fused activation or transpose.
+    Vela shows the result of a kernel as it is behind what is fused into it.
     """
-    ofm, moves = op.ofm, (op.transpose, op.reverse)
-    first = op.sub_ops[0] if op.sub_ops else None
-    if first is not None and not first.chained:
-        ofm = first.ofm
+    ofm, moves = _behind(op, op.sub_ops)
     yield _row(str(op.kind), op.ifms, ofm, op.kernel, moves, fused=False)
-    for sub in op.sub_ops:
-        yield _row(str(sub.kind), (), sub.ofm, None, (sub.transpose, sub.reverse), fused=True)
+    for number, sub in enumerate(op.sub_ops):
+        ofm, moves = sub.ofm, (sub.transpose, sub.reverse)
+        if sub.chained:
+            ofm, moves = _behind(sub, op.sub_ops[number + 1 :])
+        yield _row(str(sub.kind), (), ofm, None, moves, fused=True)
+
+
+Moves = tuple[tuple[int, int, int] | None, Reverse]
+
+
+def _behind(op: ScheduledOp | SubOp, followers: tuple[SubOp, ...]) -> tuple[Access, Moves]:
+    """Return the result of ``op`` and its rearrangement, what is fused into it included."""
+    ofm, transpose, reverse = op.ofm, op.transpose, op.reverse
+    for sub in itertools.takewhile(lambda sub: not sub.chained, followers):
+        ofm = sub.ofm
+        transpose = transpose if sub.transpose is None else sub.transpose
+        reverse = reverse if sub.reverse is Reverse.NONE else sub.reverse
+    return ofm, (transpose, reverse)
 
 
 def _row(
@@ -114,7 +128,7 @@ def _row(
     ifms: tuple[Access, ...],
     ofm: Access,
     kernel: Kernel | None,
-    moves: tuple[tuple[int, int, int] | None, Reverse],
+    moves: Moves,
     *,
     fused: bool,
 ) -> Row:
