@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-_Ints = npt.NDArray[np.int64]
+_Ints = npt.NDArray[np.int32]
+_Values = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
 SWITCH_BITS = 40
@@ -23,7 +24,9 @@ SWITCH_BITS = 40
 _MAX_QUOTIENT = 31
 _MAX_TRUNCATED = 2
 _NO_UNCOMPRESSED_BITS = 100
-_WINDOW = 2048
+_SHORT_WINDOW = 128
+_LONG_WINDOW = 2048
+_NEVER = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +73,24 @@ class _State:
 
 
 def search_slices(
-    values: _Ints, codes: tuple[RiceCode, ...], *, uncompressed_bits: int
+    values: _Values, codes: tuple[RiceCode, ...], *, uncompressed_bits: int
 ) -> list[Slice]:
-    """Return the slices that the encoder cuts ``values`` into (not empty unless they are).
+    """Return the slices that the encoder cuts ``values`` into; none if there are no values.
 
     ``uncompressed_bits`` 0: values cannot be stored uncompressed.
     """
     n = len(codes)
     state = _State(
-        np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+        np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.bool_)
     )
     slices: list[Slice] = []
-    at = 0
+    costs, ables = _tables(values, codes, uncompressed_bits)
+    at, width = 0, _SHORT_WINDOW
     while at < len(values):
-        window = values[at : at + _WINDOW]
-        cost, can = _costs(window, codes, uncompressed_bits)
-        done = 0
-        while done < len(window):
-            done = _advance(state, cost, can, done, at, codes, slices)
-        at += len(window)
+        window = values[at : at + width]
+        step = _advance(state, costs[:, window], ables[:, window], at, codes, slices)
+        width = min(2 * width, _LONG_WINDOW) if step == len(window) else _SHORT_WINDOW
+        at += step
     if len(values) and (not slices or slices[-1].code != codes[state.active]):
         slices.append(Slice(codes[state.active], len(values)))
     elif slices:
@@ -96,11 +98,19 @@ def search_slices(
     return slices
 
 
+def _tables(
+    values: _Values, codes: tuple[RiceCode, ...], uncompressed_bits: int
+) -> tuple[_Ints, _Bools]:
+    """Bits of each possible value under each code, and whether the code can express it."""
+    possible = np.arange(int(values.max()) + 1 if len(values) else 1)
+    return _costs(possible, codes, uncompressed_bits)
+
+
 def _costs(
-    values: _Ints, codes: tuple[RiceCode, ...], uncompressed_bits: int
+    values: _Values, codes: tuple[RiceCode, ...], uncompressed_bits: int
 ) -> tuple[_Ints, _Bools]:
     """Bits of each value under each code, and whether the code can express it."""
-    cost = np.empty((len(codes), len(values)), dtype=np.int64)
+    cost = np.empty((len(codes), len(values)), dtype=np.int32)
     can = np.ones((len(codes), len(values)), dtype=np.bool_)
     for row, code in enumerate(codes):
         if code.uncompressed:
@@ -118,69 +128,65 @@ def _advance(
     state: _State,
     cost: _Ints,
     can: _Bools,
-    start: int,
     offset: int,
     codes: tuple[RiceCode, ...],
     slices: list[Slice],
 ) -> int:
-    """Go on from ``start`` to the next switch or the window's end; return where."""
-    cost, can = cost[:, start:], can[:, start:]
-    length = cost.shape[1]
-    if state.active < 0:
-        active_line = np.zeros(length + 1, dtype=np.int64)
-    else:
-        active_line = state.active_bits + np.concatenate(
-            ([0], np.cumsum(cost[state.active], dtype=np.int64))
-        )
-    counts = _counts(state, cost, can, active_line)
-    best = np.where(can, counts, np.iinfo(np.int64).max).min(axis=0)
-    if state.active < 0:
-        event = 0
-    else:
+    """Go on from ``offset`` to behind the next switch or the window's end; return how far."""
+    length = int(cost.shape[1])
+    active_line = np.zeros(length + 1, dtype=np.int32)
+    if state.active >= 0:
+        np.cumsum(cost[state.active], out=active_line[1:])
+        active_line += state.active_bits
+    counts, failed = _counts(state, cost, can, active_line)
+    event = 0
+    if state.active >= 0:
+        best = np.where(can, counts, _NEVER).min(axis=0)
         leave = ~can[state.active] | (best + SWITCH_BITS < active_line[:-1])
-        event = int(leave.argmax()) if leave.any() else length
-    last = min(event, length - 1)
-    _remember(state, counts, can, start + offset, last)
-    if event >= length:
+        event = int(leave.argmax())
+        if not leave[event]:
+            event = length
+    _remember(state, counts, can, failed, offset, min(event, length - 1))
+    if event == length:
         state.active_bits = int(state.bits[state.active])
-        return start + length
-    _switch(state, start + offset + event, codes, slices)
-    return start + event + 1
+        return length
+    _switch(state, offset + event, codes, slices)
+    return event + 1
 
 
-def _counts(state: _State, cost: _Ints, can: _Bools, active_line: _Ints) -> _Ints:
-    """Bits of each code after each value; a code restarts from the active one where it failed."""
-    total = np.cumsum(cost, axis=1)
-    counts = np.empty_like(total)
-    for row in range(len(cost)):
-        base = int(state.bits[row]) if state.coded[row] else int(active_line[0])
-        line = base + total[row]
-        failed = np.flatnonzero(~can[row])
-        if len(failed):
-            # behind a failure at p: the active code's bits after p, then its own
-            which = np.searchsorted(failed, np.arange(len(line)), side="right") - 1
-            behind = which >= 0
-            p = failed[which[behind]]
-            line[behind] = active_line[p + 1] + total[row][behind] - total[row][p]
-        counts[row] = line
-    return counts
+def _counts(state: _State, cost: _Ints, can: _Bools, active_line: _Ints) -> tuple[_Ints, _Ints]:
+    """Bits of each code after each value, and where it failed last (-1: nowhere in the window).
+
+    Behind a failure a code goes on from the active one's bits.
+    """
+    total = np.cumsum(cost, axis=1, dtype=np.int32)
+    base = np.where(state.coded, state.bits, active_line[0])[:, None]
+    failed: _Ints = np.full(can.shape, -1, dtype=np.int32)
+    rows = np.flatnonzero(~can.all(axis=1))
+    counts: _Ints = base + total
+    if len(rows):
+        places = np.where(can[rows], -1, np.arange(can.shape[1], dtype=np.int32))
+        behind = np.maximum.accumulate(places, axis=1)
+        failed[rows] = behind
+        since = total[rows] - np.take_along_axis(total[rows], np.maximum(behind, 0), axis=1)
+        counts[rows] = np.where(behind >= 0, active_line[behind + 1] + since, counts[rows])
+    return counts, failed
 
 
-def _remember(state: _State, counts: _Ints, can: _Bools, offset: int, last: int) -> None:
+def _remember(
+    state: _State, counts: _Ints, can: _Bools, failed: _Ints, offset: int, last: int
+) -> None:
     """Keep the counts after value ``last`` (relative); a failed code pays the price of a switch."""
     before = counts[:, last - 1] if last > 0 else state.bits
-    failed = ~can[:, last]
-    state.bits = np.where(failed, before + SWITCH_BITS, counts[:, last])
-    for row in range(len(can)):
-        places = np.flatnonzero(~can[row, : last + 1])
-        if len(places):
-            state.reset[row] = offset + int(places[-1]) + 1
+    state.bits = np.where(can[:, last], counts[:, last], before + SWITCH_BITS)
+    at = failed[:, last]
+    state.reset = np.where(at >= 0, offset + at + 1, state.reset)
     state.coded = can[:, last].copy()
 
 
 def _switch(state: _State, position: int, codes: tuple[RiceCode, ...], slices: list[Slice]) -> None:
     """Make the best code active; close the slice unless the best one was better all along."""
-    usable = np.where(state.coded, state.bits, np.iinfo(np.int64).max)
+    usable = np.where(state.coded, state.bits, _NEVER)
     best = int(usable.argmin())
     old = state.active
     if old >= 0:

@@ -70,7 +70,8 @@ def weight_bytes(
     found = _lookup(accelerator, op.weights.key, block, known or {}, slices)
     if found is not None:
         return WeightBytes(found, scales, exact=True)
-    streams = _estimate(accelerator, op, op.weights, block, slices)
+    sparse = uses_sparse_weights(target, op)
+    streams = _estimate(accelerator, op, op.weights, block, slices, sparse=sparse)
     return WeightBytes(streams, scales, exact=False)
 
 
@@ -145,6 +146,8 @@ def _estimate(
     weights: Weights,
     block: BlockConfig,
     slices: list[tuple[int, int]],
+    *,
+    sparse: bool,
 ) -> int:
     """Sum of all streams' lengths; unknown values count one byte each."""
     values = _centred(weights)
@@ -154,7 +157,9 @@ def _estimate(
     return sum(
         encoded_bytes(stream)
         for start, end in slices
-        for stream in core_streams(accelerator, values[start:end], op.kernel, block, bits)
+        for stream in core_streams(
+            accelerator, values[start:end], op.kernel, block, bits, sparse=sparse
+        )
     )
 
 
