@@ -11,6 +11,7 @@ found one chunk at a time; everything else is done for all symbols of a slice at
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from npusched.errors import SimError
 
 Int16Array = npt.NDArray[np.int16]
-_Ints = npt.NDArray[np.int64]
+_Ints = npt.NDArray[Any]
 
 _END = 7
 _NO_ZERO_RUNS = 6
@@ -41,7 +42,7 @@ def decode_mlw(stream: bytes) -> Int16Array:
     """
     size_bits = 8 * len(stream)
     windows = _windows(stream)
-    view = memoryview(windows)
+    view = windows.data
     parts: list[npt.NDArray[np.int64]] = []
     position = 0
     palette: _Palette | None = None
@@ -238,7 +239,7 @@ def _walk_weights(view: memoryview, position: int, header: _Header, found: _Chun
         found.remainders.append,
         found.symbols.append,
     )
-    done = previous = 0
+    done, previous = 0, -1
     while done < wanted:
         unary(position)
         ones = population[view[position]]
@@ -248,7 +249,7 @@ def _walk_weights(view: memoryview, position: int, header: _Header, found: _Chun
         if not truncated:
             count -= population[view[position] & ((1 << ones) - 1)]
         position += ones
-        if done:
+        if previous >= 0:
             remainders(position)
             position += previous * bits
         symbols(count)
@@ -352,7 +353,8 @@ def _symbols(
     ]
     places += np.arange(wanted) * remainder_bits
     remainders = windows[np.minimum(places, len(windows) - 1)] & ((1 << remainder_bits) - 1)
-    return (quotients << remainder_bits) + remainders
+    symbols: _Ints = (quotients << remainder_bits) + remainders
+    return symbols
 
 
 def _lane_codes(windows: npt.NDArray[np.uint16], chunks: _Chunks, lanes: int, form: str) -> _Ints:
@@ -364,4 +366,5 @@ def _lane_codes(windows: npt.NDArray[np.uint16], chunks: _Chunks, lanes: int, fo
         return ones.ravel()
     second = windows[np.minimum(np.array(chunks.second, np.int64), last)].astype(np.int64)
     rank = np.cumsum(ones, axis=1) - ones
-    return (ones + (ones & (second[:, None] >> rank))).ravel()
+    codes: _Ints = (ones + (ones & (second[:, None] >> rank))).ravel()
+    return codes

@@ -1,0 +1,372 @@
+"""A command stream made ready to run: addresses, weights, scales and tables resolved once.
+
+Everything that does not depend on inputs is done here. Weights, scales and tables must be
+constants: bytes of a read-only region, or copies of them that a DMA delivered and nobody
+overwrote since. That is followed byte by byte, so a stream that reads anything else is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from npusched.errors import SimError
+from npusched.hardware.target import Family
+from npusched.sim.arithmetic import make_arithmetic
+from npusched.sim.decode import WeightDecoder
+from npusched.sim.kernels import Arithmetic
+from npusched.sim.kernels.arrays import Array
+from npusched.sim.memory import Region, Span, Storage, check_span
+from npusched.sim.state import KernelState, read_kernel
+from npusched.vela.stream import (
+    AddressRange,
+    Register,
+    Registers,
+    Stream,
+    StreamOp,
+    StreamOpKind,
+)
+
+INTERNAL = -1
+"""Key of the NPU's own memory (SHRAM), which holds the tables."""
+
+LUT_BYTES = 2048
+"""Tables lie in the last 2 KiB of the SHRAM, in 8 slots of 256 bytes (SIM.md §3)."""
+
+LUT_SLOT_BYTES = 256
+
+_SMALL_MACS = 64
+"""U55-32 and U55-64 have no reserved table banks: other kernels overwrite them (EMIT.md §5)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What of the accelerator decides results. ``shram_bytes`` is that of one core."""
+
+    family: Family
+    macs_per_cycle: int
+    cores: int
+    shram_bytes: int
+
+    @property
+    def ofm_ublock_depth(self) -> int:
+        """Channels of an OFM micro-block (VELA_SPEC §1.1)."""
+        return 4 if self.macs_per_cycle == 32 else 8
+
+    @property
+    def keeps_tables(self) -> bool:
+        """True if kernels without tables leave the tables alone."""
+        return self.macs_per_cycle > _SMALL_MACS
+
+    @property
+    def table_address(self) -> int:
+        """First byte of slot 0 in the SHRAM."""
+        return self.shram_bytes - LUT_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedKernel:
+    """A kernel ready to run: what it computes, and where its feature maps lie."""
+
+    state: KernelState
+    arithmetic: Arithmetic
+    ifm: Storage
+    ifm2: Storage | None
+    ofm: Storage
+
+    @property
+    def reads(self) -> tuple[Storage, ...]:
+        """Feature maps that are read."""
+        return (self.ifm,) if self.ifm2 is None else (self.ifm, self.ifm2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedDma:
+    """A DMA of ``rows`` pieces of ``length_bytes``.
+
+    They lie side by side in the source, ``pitch_bytes`` apart in the destination. ``index`` counts
+    DMAs from 0.
+    """
+
+    index: int
+    offset_bytes: int
+    source: AddressRange
+    destination: AddressRange
+    length_bytes: int
+    rows: int = 1
+    pitch_bytes: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes moved."""
+        return self.rows * self.length_bytes
+
+    @property
+    def source_span(self) -> Span:
+        """Bytes that are read."""
+        return self.source.address, self.source.address + self.total_bytes
+
+    @property
+    def destination_spans(self) -> tuple[Span, ...]:
+        """Bytes that are written, one span per row."""
+        starts = [self.destination.address + row * self.pitch_bytes for row in range(self.rows)]
+        return tuple((start, start + self.length_bytes) for start in starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until at most ``outstanding`` kernels (or DMAs) are in flight."""
+
+    is_kernel: bool
+    outstanding: int
+    offset_bytes: int
+
+
+Command: TypeAlias = LoadedKernel | LoadedDma | Wait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A loaded stream: commands in issue order, and the memories they address."""
+
+    machine: Machine
+    regions: dict[int, Region]
+    commands: tuple[Command, ...]
+
+    @property
+    def kernels(self) -> tuple[LoadedKernel, ...]:
+        """The kernels, in order."""
+        return tuple(c for c in self.commands if isinstance(c, LoadedKernel))
+
+    @property
+    def dmas(self) -> tuple[LoadedDma, ...]:
+        """The DMAs, in order."""
+        return tuple(c for c in self.commands if isinstance(c, LoadedDma))
+
+
+def machine_of(stream: Stream) -> Machine:
+    """Return the machine that a stream's header names. Raises SimError for a U85."""
+    if stream.family is Family.U85:
+        raise SimError(
+            "cannot execute a stream for Ethos-U85",
+            "its registers and weight formats are not modelled",
+            "compile for an Ethos-U55 or U65",
+        )
+    cores = 2 if stream.macs_per_cycle == 512 else 1
+    return Machine(
+        family=stream.family,
+        macs_per_cycle=stream.macs_per_cycle,
+        cores=cores,
+        shram_bytes=stream.shram_bytes // cores,
+    )
+
+
+def load(
+    stream: Stream,
+    regions: Sequence[Region],
+    *,
+    single_rounding: frozenset[int] = frozenset(),
+) -> Program:
+    """Resolve a stream over its memories.
+
+    ``single_rounding`` numbers kernels that round once (NATURAL) instead of as the stream says:
+    the reference kernel of fully connected layers does (SIM.md §4). Raises SimError, naming the
+    op, for states that are not modelled, addresses outside a region, writes to constants, and
+    weights, scales or tables that are not constants.
+    """
+    machine = machine_of(stream)
+    loader = _Loader(machine, {region.index: region for region in regions}, single_rounding)
+    commands = []
+    for op, registers in stream.walk():
+        if op.kind is StreamOpKind.STOP:
+            break
+        command = loader.command(op, registers)
+        if command is not None:
+            commands.append(command)
+    return Program(machine=machine, regions=loader.regions, commands=tuple(commands))
+
+
+class _Loader:
+    """Follows which bytes are constants while commands are read in order."""
+
+    def __init__(
+        self, machine: Machine, regions: dict[int, Region], single_rounding: frozenset[int]
+    ) -> None:
+        self.machine = machine
+        self.regions = regions
+        self.single_rounding = single_rounding
+        self.decoder = WeightDecoder(machine.cores, machine.ofm_ublock_depth)
+        self.kernels = self.dmas = 0
+        self.bytes: dict[int, Array] = {
+            INTERNAL: np.zeros(machine.shram_bytes, np.uint8),
+        }
+        self.known: dict[int, Array] = {INTERNAL: np.zeros(machine.shram_bytes, np.bool_)}
+        for region in regions.values():
+            if region.same_as is None:
+                content = region.content
+                self.bytes[region.key] = (
+                    np.zeros(region.size_bytes, np.uint8)
+                    if content is None
+                    else np.frombuffer(content, np.uint8)
+                )
+                self.known[region.key] = np.full(region.size_bytes, content is not None)
+
+    def command(self, op: StreamOp, registers: Registers) -> Command | None:
+        """Return the loaded form of an op, None for what only the host sees."""
+        if op.is_kernel:
+            return self.kernel(op, registers)
+        match op.kind:
+            case StreamOpKind.DMA:
+                return self.dma(op, registers)
+            case StreamOpKind.DMA_WAIT | StreamOpKind.KERNEL_WAIT:
+                is_kernel = op.kind is StreamOpKind.KERNEL_WAIT
+                return Wait(is_kernel, op.parameter, op.offset_bytes)
+            case StreamOpKind.IRQ | StreamOpKind.PMU_MASK:
+                return None
+            case other:
+                raise SimError(
+                    f"cannot execute the command {other} at byte {op.offset_bytes}",
+                    "it is not modelled",
+                    "compile for an Ethos-U55 or U65 with Vela 5.2",
+                )
+
+    def region(self, index: int, where: str) -> Region:
+        """Return a region by number."""
+        region = self.regions.get(index)
+        if region is None:
+            raise SimError(
+                f"{where} uses region {index}, which the file does not define",
+                f"defined: {', '.join(str(known) for known in sorted(self.regions))}",
+                "the stream is damaged",
+            )
+        return region
+
+    def place(self, span: Span, index: int, where: str, *, writes: bool = False) -> int:
+        """Check a span and return the key of its memory."""
+        region = self.region(index, where)
+        check_span(span, region, where)
+        if writes and region.is_read_only:
+            raise SimError(
+                f"{where} writes to constants",
+                f"bytes {span[0]} to {span[1]} of region {index} ({region.name})",
+                "the stream is damaged",
+            )
+        return region.key
+
+    def constant(self, part: AddressRange, where: str) -> bytes:
+        """Return bytes that must be constants."""
+        span = (part.address, part.address + part.length_bytes)
+        key = self.place(span, part.region, where) if not part.internal else INTERNAL
+        if key == INTERNAL and span[1] > self.machine.shram_bytes:
+            raise SimError(f"{where} leaves the SHRAM", f"bytes {span[0]} to {span[1]}")
+        if not self.known[key][span[0] : span[1]].all():
+            raise SimError(
+                f"{where} reads bytes that hold no constant at this time",
+                f"bytes {span[0]} to {span[1]} of region {part.region}",
+                "a DMA is missing, or something overwrote what it had copied",
+            )
+        return self.bytes[key][span[0] : span[1]].tobytes()
+
+    def dma(self, op: StreamOp, registers: Registers) -> LoadedDma:
+        """Read a DMA and follow the constants that it moves."""
+        loaded = read_dma(op, registers, self.dmas)
+        self.dmas += 1
+        where = f"DMA {loaded.index} (byte {op.offset_bytes})"
+        if loaded.source.internal:
+            raise SimError(f"{where} reads the NPU's own memory", "that is not modelled")
+        source = self.place(loaded.source_span, loaded.source.region, where)
+        low, high = loaded.source_span
+        values = self.bytes[source][low:high].reshape(loaded.rows, -1)
+        known = self.known[source][low:high].reshape(loaded.rows, -1)
+        for row, span in enumerate(loaded.destination_spans):
+            if loaded.destination.internal:
+                target = INTERNAL
+                if span[1] > self.machine.shram_bytes:
+                    raise SimError(f"{where} leaves the SHRAM", f"bytes {span[0]} to {span[1]}")
+            else:
+                target = self.place(span, loaded.destination.region, where, writes=True)
+            self.bytes[target][span[0] : span[1]] = values[row]
+            self.known[target][span[0] : span[1]] = known[row]
+        return loaded
+
+    def kernel(self, op: StreamOp, registers: Registers) -> LoadedKernel:
+        """Read a kernel, resolve its constants, and forget constants that it overwrites."""
+        state = read_kernel(op, registers, self.kernels)
+        self.kernels += 1
+        storages = [Storage.of(view) for view in state.views]
+        for number, storage in enumerate(storages):
+            name = ("IFM", "IFM2")[number] if number < len(storages) - 1 else "OFM"
+            where = f"the {name} of {state.label}"
+            self.place(storage.span, storage.view.region, where, writes=name == "OFM")
+        weights = [self.constant(part, f"{state.label} (weights)") for part in state.weights]
+        scales = [self.constant(part, f"{state.label} (scales)") for part in state.scales]
+        prepared = self.decoder.prepare(state, weights, scales)
+        arithmetic = make_arithmetic(
+            state,
+            prepared,
+            self.table(state),
+            rounds_once=state.index in self.single_rounding,
+        )
+        ofm = storages[-1]
+        for part in ofm.bytes_of(self.known[self.regions[state.ofm.region].key]):
+            part[...] = False
+        if state.table is None and not self.machine.keeps_tables:
+            self.known[INTERNAL][:] = False
+        return LoadedKernel(
+            state=state,
+            arithmetic=arithmetic,
+            ifm=storages[0],
+            ifm2=storages[1] if len(storages) > 2 else None,
+            ofm=ofm,
+        )
+
+    def table(self, state: KernelState) -> bytes:
+        """Return the bytes of the kernel's table, b"" without one."""
+        part = table_range(state, self.machine)
+        return b"" if part is None else self.constant(part, f"{state.label} (table)")
+
+
+def table_range(state: KernelState, machine: Machine) -> AddressRange | None:
+    """Return where a kernel's table lies in the SHRAM: 256 entries of the OFM's type, or 2 KiB."""
+    if state.table is None:
+        return None
+    size = LUT_BYTES if state.ofm.dtype.itemsize == 2 else 256 * state.ofm.dtype.itemsize
+    address = machine.table_address + LUT_SLOT_BYTES * state.table
+    return AddressRange(0, address, size, internal=True)
+
+
+def read_dma(op: StreamOp, registers: Registers, index: int) -> LoadedDma:
+    """Return what a DMA moves: one row, or rows apart in the destination (U65)."""
+    where = f"DMA {index} (byte {op.offset_bytes})"
+    source, destination = op.source, op.destination
+    if source is None or destination is None:
+        raise SimError(f"{where} has no addresses", "the stream is damaged")
+    for register in (
+        Register.DMA_SOURCE_REGION,
+        Register.DMA_SOURCE,
+        Register.DMA_DESTINATION_REGION,
+        Register.DMA_DESTINATION,
+        Register.DMA_LENGTH,
+    ):
+        if register not in registers:
+            raise SimError(f"{where} uses {register.name}, which was never set", "")
+    length = registers[Register.DMA_LENGTH]
+    strided = registers[Register.DMA_DESTINATION_REGION] >> 9 & 3
+    if registers[Register.DMA_SOURCE_REGION] >> 9 & 3 or strided > 1:
+        raise SimError(
+            f"cannot execute {where}", "a strided source or a 3D destination is not modelled"
+        )
+    rows = registers.get(Register.DMA_SIZE0, 1) if strided else 1
+    skip = registers.get(Register.DMA_SKIP0, 0) if strided else 0
+    return LoadedDma(
+        index=index,
+        offset_bytes=op.offset_bytes,
+        source=source,
+        destination=destination,
+        length_bytes=length,
+        rows=rows,
+        pitch_bytes=length + skip,
+    )
