@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from npusched.hardware.target import Family
-from npusched.ir import ActivationKind, Model, Op, OpKind, Shape, Subgraph
+from npusched.ir import ActivationKind, DataType, Model, Op, OpKind, Shape, Subgraph
 from npusched.ir.options import ConvOptions, NoOptions
 from npusched.ops.constraint import RULES_VERSION, Reason, broken, family_label
 from npusched.ops.limits import limits_of
 from npusched.ops.operands import Operands, inferred_shapes, operands_of
 from npusched.ops.refusals import refused
 from npusched.ops.roles import Role
+from npusched.ops.uncompilable import bool_edge, uncompilable
 from npusched.ops.window import Window, padded
 
 _RESHAPES = frozenset({OpKind.RESHAPE, OpKind.SQUEEZE, OpKind.EXPAND_DIMS})
@@ -120,15 +121,26 @@ def place(model: Model, family: Family | None, subgraph: int = 0) -> dict[int, t
     reasons: dict[int, tuple[Reason, ...]] = {}
     for op in source.ops:
         operands = graph.operands(op)
-        refusal = refused(operands)
         own = () if op.index in dropped else _own_reasons(operands, family)
-        reasons[op.index] = own if refusal is None else (refusal, *own)
+        reasons[op.index] = (*_file_reasons(graph, operands, family), *own)
     for match in _dilated_convolutions(graph, family):
         reasons.update(dict.fromkeys(match.ops, ()))
     for op in source.ops:
         if op.kind is OpKind.VAR_HANDLE and _lowered(graph, op, reasons):
             reasons[op.index] = ()
     return reasons
+
+
+def _file_reasons(graph: _Graph, operands: Operands, family: Family) -> tuple[Reason, ...]:
+    """Return why the op makes Vela refuse the file, whatever its placement; usually nothing."""
+    refusal = refused(operands)
+    if refusal is not None:
+        return (refusal,)
+    if family is Family.U85:
+        return ()
+    edges = {*graph.subgraph.inputs, *graph.subgraph.outputs}
+    bools = (o for o in operands.all if o.tensor.index in edges and o.tensor.dtype is DataType.BOOL)
+    return tuple(bool_edge(operand, family) for operand in bools)[:1]
 
 
 def dilated_convolutions(
@@ -139,26 +151,28 @@ def dilated_convolutions(
 
 
 def _own_reasons(operands: Operands, family: Family) -> tuple[Reason, ...]:
+    """Return the limits that the op breaks, else its activation, else why neither compiles."""
     if operands.op.custom_code == COMPILED_CODE:
         return ()
     limits = limits_of(operands.kind, family)
     if limits is None:
         return (_no_path(operands, family),)
+    activation = _activation(operands)
     reasons = broken(limits, operands, family)
-    return reasons or _activation_reasons(operands, family)
+    if not reasons and activation is not None:
+        reasons = _activation_reasons(operands, activation, family)
+    if reasons:
+        return reasons
+    failures = (uncompilable(o, family) for o in (operands, activation) if o is not None)
+    return tuple(failure for failure in failures if failure is not None)[:1]
 
 
-def _activation_reasons(operands: Operands, family: Family) -> tuple[Reason, ...]:
-    """Return why the fused activation, an op of its own on the NPU, drags its op to the CPU."""
+def _activation(operands: Operands) -> Operands | None:
+    """Return the fused activation as the op of its own that the NPU makes of it, or None."""
     kind = getattr(operands.op.options, "activation", ActivationKind.NONE)
-    if kind is ActivationKind.NONE or operands.kind in _KEEPS_ACTIVATION or not operands.outputs:
-        return ()
-    title = f"{operands.kind} with fused"
-    limits = None if kind is ActivationKind.SIGN_BIT else limits_of(OpKind(kind.value), family)
-    if limits is None:
-        text = f"{title} {kind}: {family_label(family)} has no such activation"
-        fix = "use RELU, RELU6, RELU_N1_TO_1 or TANH"
-        return (_reason("fused_activation", kind.value, text, fix),)
+    plain = kind in (ActivationKind.NONE, ActivationKind.SIGN_BIT)
+    if plain or operands.kind in _KEEPS_ACTIVATION or not operands.outputs:
+        return None
     result = operands.outputs[0]
     op = Op(
         index=operands.op.index,
@@ -167,8 +181,15 @@ def _activation_reasons(operands: Operands, family: Family) -> tuple[Reason, ...
         outputs=(result.tensor.index,),
         options=NoOptions(),
     )
-    activation = Operands(op, (replace(result, role=Role.IFM, slot=0),), (result,))
-    found = broken(limits, activation, family)
+    return Operands(op, (replace(result, role=Role.IFM, slot=0),), (result,))
+
+
+def _activation_reasons(
+    operands: Operands, activation: Operands, family: Family
+) -> tuple[Reason, ...]:
+    """Return why the fused activation drags its op to the CPU."""
+    title = f"{operands.kind} with fused"
+    found = broken(limits_of(activation.kind, family) or (), activation, family)
     return tuple(
         Reason(limit=r.limit, value=r.value, text=f"{title} {r.text}", fix=r.fix) for r in found
     )
