@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from npusched.graph.fuse import Group
+from npusched.graph.kinds import is_windowed
 from npusched.graph.layout import choose_layout
-from npusched.graph.shapes import pad_axes, shape4
+from npusched.graph.shapes import ceil_div, pad_axes, shape4
 from npusched.graph.types import (
     Access,
     FeatureMap,
+    Kernel,
     KernelKind,
     Placement,
     ScheduledOp,
     Shape4,
     SubOp,
+    Upscale,
     Weights,
 )
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
@@ -132,7 +135,7 @@ def _scheduled(number: int, group: Group, ids: _Ids) -> ScheduledOp:
         source_ops=primary.source_ops,
         ifms=ifms,
         ofms=(access(own, NOT_STORED if subs else stored),),
-        kernel=primary.kernel,
+        kernel=_padded_kernel(primary, own),
         upscale=primary.upscale,
         weights=_weights(primary),
         has_scales=primary.weights is not None,
@@ -153,6 +156,28 @@ def _scheduled(number: int, group: Group, ids: _Ids) -> ScheduledOp:
     )
 
 
+def _padded_kernel(op: WorkOp, ofm: Link) -> Kernel:
+    """Return the kernel with at least the padding after the IFM that its last window reads.
+
+    A swallowed PAD may leave less than that (Vela's command stream states it, too).
+    """
+    kernel = op.kernel
+    if not is_windowed(op.kind) or op.upscale is not Upscale.NONE:
+        return kernel
+    if (op.ifm.step_h, op.ifm.step_w) != (1, 1):
+        return kernel
+    _, ifm_h, ifm_w, _ = shape4(op.ifm.region)
+    _, ofm_h, ofm_w, _ = shape4(ofm.region)
+    ofm_h, ofm_w = ceil_div(ofm_h, ofm.step_h), ceil_div(ofm_w, ofm.step_w)
+    bottom = (ofm_h - 1) * kernel.stride_h + kernel.dilated_h - kernel.pad_top - ifm_h
+    right = (ofm_w - 1) * kernel.stride_w + kernel.dilated_w - kernel.pad_left - ifm_w
+    return replace(
+        kernel,
+        pad_bottom=max(kernel.pad_bottom, bottom),
+        pad_right=max(kernel.pad_right, right),
+    )
+
+
 def _sub_op(group: Group, index: int, ids: _Ids, written: Link | None) -> SubOp:
     op, own = group.members[index], group.own_ofms[index]
     assert isinstance(op.kind, KernelKind)
@@ -170,6 +195,7 @@ def _sub_op(group: Group, index: int, ids: _Ids, written: Link | None) -> SubOp:
         chained=chained,
         ifms=tuple(access(link, ids.of(link.tensor)) for link in external),
         chain_input=chain_input,
+        chain_zero_point=op.ifms[chain_input].zero_point,
         activation=op.activation,
         ofm_rescale=op.ofm_rescale,
         ifm_rescales=op.ifm_rescales,
