@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from npusched.cost.kinds import ACTIVATIONS
 from npusched.cost.types import CostFm, CostOp, CostSub
 from npusched.graph.types import (
     Access,
@@ -48,6 +50,9 @@ def cost_op(
         brick = stored is None or stored.layout is Layout.NHCWB16
         return CostFm(access.shape, access.dtype.bits, brick, memory)
 
+    def whole(access: Access) -> CostFm:
+        return replace(seen(access), shape=access.view)
+
     subs: list[CostSub] = []
     received = op.ofm.dtype.bits
     for sub in op.sub_ops:
@@ -63,6 +68,7 @@ def cost_op(
                 ifm2=next(external, None),
                 transpose=sub.transpose,
                 reverse=sub.reverse,
+                vela_ofm=whole(sub.ofm) if sub.kind in ACTIVATIONS and sub.ofm.is_slice else None,
             )
         )
         received = sub.ofm.dtype.bits

@@ -62,4 +62,5 @@ def _forget_sub(sub: CostSub) -> CostSub:
         ofm=_forget(sub.ofm),
         ifm=None if sub.ifm is None else _forget(sub.ifm),
         ifm2=None if sub.ifm2 is None else _forget(sub.ifm2),
+        vela_ofm=None,
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from npusched.cost.arith import bandwidth, ceil_div, round_up, transfer_cycles
 from npusched.cost.blocks_u55 import SUBKERNEL
@@ -280,7 +280,8 @@ def _sub_flows(target: Target, sub: CostSub, block: BlockConfig, *, last: bool) 
     """Feature maps of a follower: its external inputs and, if it is the last, the result.
 
     Vela counts only the first of IFM0, IFM1, OFM that exists (VELA_SPEC_2 §4), so a chained op with
-    an external input does not pay for its write. Scalars are free.
+    an external input does not pay for its write. Scalars are free. A fused activation that writes
+    a slice pays for the whole tensor (``CostSub.vela_ofm``).
     """
     streams = sub.kind in ELEMENTWISE or sub.kind is KernelKind.RESIZE
     channel = Channel.IFM_STREAM if streams else Channel.IFM
@@ -292,5 +293,10 @@ def _sub_flows(target: Target, sub: CostSub, block: BlockConfig, *, last: bool) 
         free = fm.elements == 1 and fm_channel is not Channel.WRITE
         elements = 0 if free else fm.padded_elements
         counted = elements if position == 0 else 0
-        flows.append(_flow(target, fm, fm_block, elements, fm_channel, vela_elements=counted))
+        flow = _flow(target, fm, fm_block, elements, fm_channel, vela_elements=counted)
+        if counted and fm_channel is Channel.WRITE and sub.vela_ofm is not None:
+            whole = sub.vela_ofm
+            charged = _flow(target, whole, fm_block, whole.padded_elements, fm_channel)
+            flow = replace(flow, vela_bytes=charged.vela_bytes)
+        flows.append(flow)
     return flows

@@ -61,7 +61,11 @@ class CostFm:
 
 @dataclass(frozen=True, slots=True)
 class CostSub:
-    """A fused or chained follower. ``ifm_bits`` is the width it receives from the op before it."""
+    """A fused or chained follower. ``ifm_bits`` is the width it receives from the op before it.
+
+    ``vela_ofm``: what Vela takes for ``ofm`` where that differs. A fused activation that writes a
+    slice of a tensor is charged the whole tensor on U85 (Vela 5.2.0, scheduler_packing.cpp).
+    """
 
     kind: KernelKind
     ifm_bits: int
@@ -71,6 +75,7 @@ class CostSub:
     ifm2: CostFm | None = None
     transpose: tuple[int, int, int] | None = None
     reverse: Reverse = Reverse.NONE
+    vela_ofm: CostFm | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,16 +288,19 @@ def _subs(tables: _Joined, target: Target, key: str, ofm: CostFm) -> tuple[CostS
             name for name in ("ifm", "ifm2") if row[f"{name}_dtype"] and not row[f"{name}_memory"]
         ]
         received = inside[0] if inside else "ifm"
+        own_ofm = _must(map_of(row, target, "ofm"))
+        used_ofm = ofm if position == 0 and not chained else own_ofm
         result.append(
             CostSub(
                 kind=kind,
                 ifm_bits=bits_of(row[f"{received}_dtype"]),
-                ofm=ofm if position == 0 and not chained else _must(map_of(row, target, "ofm")),
+                ofm=used_ofm,
                 chained=chained,
                 ifm=inputs[0] if row["ifm_memory"] else None,
                 ifm2=inputs[1] if row["ifm2_memory"] else None,
                 transpose=transpose_of(row),
                 reverse=reverse_of(row),
+                vela_ofm=own_ofm if kind in ACTIVATIONS and own_ofm != used_ofm else None,
             )
         )
     return tuple(result)
