@@ -13,20 +13,8 @@ from dataclasses import dataclass
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Access, ScheduledOp
 from npusched.hardware.target import HostCpu, Target
-from npusched.ops.catalogue import CostClass, spec
+from npusched.ops.catalogue import spec
 from npusched.ops.macs import HostWork
-
-_STAND_INS: dict[CostClass, str] = {
-    CostClass.POINTWISE_CONV: "conv",
-    CostClass.DIVIDE: "transcendental",
-    CostClass.LUT: "activation",
-    CostClass.SOFTMAX: "transcendental",
-    CostClass.PERMUTE: "copy",
-    CostClass.GATHER: "copy",
-    CostClass.SORT: "other",
-    CostClass.CONTROL: "other",
-}
-"""Entry of a CPU's table that stands for a class without an entry of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +31,9 @@ class CpuCost:
 
 
 def host_cycles(cpu: HostCpu, work: HostWork) -> int:
-    """CPU cycles of one kernel call, rounded up.
-
-    A class that the CPU's table lacks takes a related one, else "other", else nothing.
-    """
-    per_mac = _entry(cpu.cycles_per_mac, work.cost_class) if work.macs else 0.0
-    per_element = _entry(cpu.cycles_per_element, work.cost_class)
+    """CPU cycles of one kernel call, rounded up; classes absent from a table are free there."""
+    per_mac = cpu.cycles_per_mac.get(work.cost_class.value, 0.0)
+    per_element = cpu.cycles_per_element.get(work.cost_class.value, 0.0)
     return math.ceil(cpu.dispatch_cycles + per_mac * work.macs + per_element * work.elements)
 
 
@@ -74,13 +59,6 @@ def cpu_cost(
         bytes_read=_bytes(target, graph, op.ifms),
         bytes_written=_bytes(target, graph, op.ofms),
     )
-
-
-def _entry(table: dict[str, float], cost_class: CostClass) -> float:
-    for name in (cost_class.value, _STAND_INS.get(cost_class, "other"), "other"):
-        if name in table:
-            return table[name]
-    return 0.0
 
 
 def _work_from_shapes(op: ScheduledOp, graph: OpGraph) -> HostWork:

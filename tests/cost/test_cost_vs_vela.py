@@ -1,0 +1,183 @@
+"""Costs of corpus models against every row of Vela's debug database (VELA_SPEC_2 §0).
+
+Vela runs isolated, with its results cached in the test session's folder. Each row's NPU cycles,
+access cycles of each memory, MACs, block and total must be equal; a row with several depth slices
+takes the first slice's size from the command stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from npusched.cost.adapt import cost_op
+from npusched.cost.blocks import find_block
+from npusched.cost.stripe import scheduler_estimate
+from npusched.cost.types import CostFm, WeightBytes
+from npusched.cost.weights import uses_sparse_weights, weight_bytes
+from npusched.graph.build import build_graph
+from npusched.graph.types import KernelKind
+from npusched.hardware import load_target
+from npusched.hardware.target import Target
+from npusched.tflite import read_model
+from npusched.vela.encoded import encoded_weights
+from npusched.vela.options import Feature, VelaOptions
+from npusched.vela.rows import VelaRow, read_rows, row_cost
+from npusched.vela.runner import compile_model
+
+pytest.importorskip("ethosu.regor", reason="needs ethos-u-vela")
+
+SETUPS = [
+    ("ethos-u55-32", "Ethos_U55_Deep_Embedded", "Shared_Sram", None),
+    ("ethos-u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram", 32 << 10),
+    ("ethos-u55-256", "Ethos_U55_High_End_Embedded", "Sram_Only", None),
+    ("ethos-u65-256", "Ethos_U65_Mid_End", "Dedicated_Sram", 16 << 10),
+    ("ethos-u65-512", "Ethos_U65_High_End", "Dedicated_Sram", 384 << 10),
+    ("ethos-u85-256", "Ethos_U85_SYS_DRAM_Mid", "Dedicated_Sram", 64 << 10),
+    ("ethos-u85-1024", "Ethos_U85_SYS_DRAM_High", "Dedicated_Sram", 384 << 10),
+    ("ethos-u85-2048", "Ethos_U85_SYS_Flash_High", "Shared_Sram", None),
+]
+"""(target, system config, memory mode, arena limit in bytes)."""
+
+MODELS = [
+    "models/mlpt_vww.tflite",
+    "models/mlpt_kws.tflite",
+    "models/mlpt_resnet8.tflite",
+    "models/seeed_fomo_mnv2.tflite",
+    "models/seanet_conv9_int16.tflite",
+    "models/litert_matmul_quant_int16.tflite",
+    "models/mltk_fingerprint.tflite",
+    "models/emza_ssd_slim_120x160.tflite",
+    "cases/attn_197x64.tflite",
+    "cases/back2back_acts.tflite",
+    "cases/tconv_stride3.tflite",
+    "cases/batch2_mean.tflite",
+    "cases/chan17.tflite",
+]
+"""Convolutions, transposes, MatMul, Softmax, resizes, 16-bit ops, sparse weights, batches."""
+
+
+def target_of(setup: tuple[str, str, str, int | None]) -> Target:
+    name, system, mode, _ = setup
+    return load_target(name, system_config=system, memory_mode=mode)
+
+
+def slice_bytes(
+    target: Target, content: bytes, limit: int | None
+) -> tuple[tuple[VelaRow, ...], dict[int, WeightBytes]]:
+    """Rows of one compilation, and the first depth slice's bytes of those that have several."""
+    result = compile_model(content, target, VelaOptions(arena_cache_size_bytes=limit), cache=None)
+    rows = read_rows(result.database, target)
+    if not any(row.staged and row.slices > 1 for row in rows):
+        return rows, {}
+    encoded = encoded_weights(result, read_model(content, "model"))
+    first = {
+        op.scheduled_id: WeightBytes(
+            sum(part.weights_bytes for part in op.parts if part.slice == 0),
+            sum(part.scales_bytes for part in op.parts if part.slice == 0),
+        )
+        for op in encoded
+    }
+    return rows, first
+
+
+@pytest.mark.parametrize("setup", SETUPS, ids=lambda s: f"{s[0]}-{s[2]}-{s[3]}")
+def test_every_row_is_exact(setup: tuple[str, str, str, int | None], corpus_dir: Path) -> None:
+    """100 % of rows: blocks, MACs, NPU cycles with DMA, access cycles, totals, estimates."""
+    target = target_of(setup)
+    assert target.accelerator is not None
+    compared = multi = 0
+    for model in MODELS:
+        rows, first = slice_bytes(target, (corpus_dir / model).read_bytes(), setup[3])
+        previous = None
+        for row in rows:
+            if row.op.kind is not KernelKind.CPU:
+                where = f"{model} row {row.id} {row.op.kind}"
+                if row.block is not None:
+                    assert find_block(target.accelerator, row.stripe_op) == row.block, where
+                cost = row_cost(target, row, previous, first_slice=first.get(row.id))
+                assert cost.npu_cycles == row.npu_cycles, where
+                assert cost.macs == row.macs, where
+                busy = dict(cost.memory_cycles)
+                assert {k: busy.get(k, 0) for k, _ in row.access_cycles} == dict(
+                    row.access_cycles
+                ), where
+                assert cost.cycles == row.op_cycles, where
+                compared += 1
+                multi += row.slices > 1
+            previous = row
+    assert compared > 250, "the corpus models give hundreds of rows"
+    if setup[2] != "Sram_Only":
+        assert multi > 0, "some weights are staged in slices"
+
+
+@pytest.mark.parametrize("setup", SETUPS[1::2], ids=lambda s: s[0])
+def test_scheduler_estimates_are_exact(
+    setup: tuple[str, str, str, int | None], corpus_dir: Path
+) -> None:
+    """Vela's own estimate over all stripes, of rows whose weights are not staged.
+
+    Its scheduler assumes all feature maps but constants in the arena (VELA_SPEC_2 §5, §6).
+    """
+    target = target_of(setup)
+    compared = striped = 0
+    for model in MODELS[:6]:
+        rows, _ = slice_bytes(target, (corpus_dir / model).read_bytes(), setup[3])
+        for row in rows:
+            staged_copy = row.ifm_staged or row.name.startswith("input_buffer_")
+            if row.block is None or row.staged or staged_copy:
+                continue
+            op = replace(row.op, ifm=in_arena(target, row.op.ifm), ofm=in_arena(target, row.op.ofm))
+            if op.ifm2 is not None:
+                op = replace(op, ifm2=in_arena(target, op.ifm2))
+            op = replace(op, subs=tuple(replace(s, ofm=in_arena(target, s.ofm)) for s in op.subs))
+            rows_per_stripe = row.stripe_op.written.shape[1]
+            assert scheduler_estimate(target, op, rows_per_stripe) == row.est_cycles, row.name
+            compared += 1
+            striped += rows_per_stripe < row.op.written.shape[1]
+    assert compared > 50
+    assert striped > 0 or setup not in (SETUPS[1], SETUPS[3]), "small arenas force stripes"
+
+
+def in_arena(target: Target, fm: CostFm) -> CostFm:
+    return fm if fm.memory == target.roles.const else replace(fm, memory=target.roles.arena)
+
+
+@pytest.mark.parametrize("name", ["ethos-u55-128", "ethos-u65-512", "ethos-u85-256"])
+def test_encoded_sizes_are_computed_exactly(name: str, corpus_dir: Path) -> None:
+    """Streams computed from the weights' values have the length that Vela wrote.
+
+    Fast-format weights (U85) are left out: their choice and length are not modelled.
+    """
+    target = load_target(name)
+    accelerator = target.accelerator
+    assert accelerator is not None
+    options = VelaOptions(
+        disable=(Feature.CASCADING, Feature.FM_STAGING), arena_cache_size_bytes=1 << 32
+    )
+    compared = 0
+    for file in (
+        "models/mlpt_vww.tflite",
+        "models/mlpt_resnet8.tflite",
+        "models/mltk_fingerprint.tflite",
+    ):
+        content = (corpus_dir / file).read_bytes()
+        model = read_model(content, file)
+        result = compile_model(content, target, options, cache=None)
+        formats = result.database.table("perf_debug")
+        fast = {int(row["id"]) for row in formats.rows() if "Fast" in row["weight_format"]}
+        known = {op.source_ref: op for op in encoded_weights(result, model)}
+        graph = build_graph(model, accelerator.family)
+        for op in graph.ops:
+            encoded = known.get(op.source_ops[0]) if op.weights is not None else None
+            if encoded is None or encoded.slices > 1 or encoded.scheduled_id in fast:
+                continue
+            sparse = uses_sparse_weights(target, op)
+            block = find_block(accelerator, cost_op(op, graph.feature_maps, {}, sparse=sparse))
+            computed = weight_bytes(target, op, block)
+            assert computed.weights == encoded.weights_bytes, op.name
+            assert computed.scales == encoded.scales_bytes, op.name
+            compared += 1
+    assert compared > 30
