@@ -209,6 +209,8 @@ def move_slice_to_readers(graph: WorkGraph, op: WorkOp) -> WorkOp:
     ifm, ofm = op.ifm, op.ofm
     if ifm.slice_offset is None or ofm.slice_offset is not None:
         return op
+    if ifm.element_type is not ofm.element_type:
+        return op  # the copy widens; Vela 5.2 moves the slice here too, and then fails
     stepped = (ifm.step_h, ifm.step_w) != (1, 1)
     whole = equal_reduced(ofm.shape, ofm.tensor.shape)
     for reader in list(ofm.tensor.readers):

@@ -303,7 +303,8 @@ class SubOp:
     """An op that runs inside another's kernel: a fused activation, or a chained op (U85).
 
     ``chained`` ops take a slot of the chain buffer and may read ``ifms`` from memory; the value
-    passed down the chain is not listed. ``ofm`` is what would be written at this point.
+    passed down the chain is not listed: it is operand ``chain_input``, and the op subtracts
+    ``chain_zero_point`` from it. ``ofm`` is what would be written at this point.
     """
 
     kind: KernelKind
@@ -312,6 +313,7 @@ class SubOp:
     chained: bool = False
     ifms: tuple[Access, ...] = ()
     chain_input: int = 0
+    chain_zero_point: int = 0
     activation: Activation | None = None
     ofm_rescale: Rescale | None = None
     ifm_rescales: tuple[Rescale, ...] = ()
@@ -325,7 +327,8 @@ class ScheduledOp:
 
     ``pieces`` stands for ``count`` equal pieces of one source op, run one after another; all
     other fields describe the piece at the origin of the grid. ``keep_accumulators``: starts from
-    the accumulators that the op before left (U85); ``write_ofm`` False: leaves its own there.
+    the accumulators that the op before left (U85); ``write_ofm`` False: leaves its own there. A
+    run of ops that is linked so has one grid and is repeated as a whole, piece by piece.
     ``accumulator_scaled`` is Vela's flag that selects 40-bit accumulators for 16-bit data
     (VELA_SPEC_2 §3). CPU ops may have any number of ``ifms``, and list all their results in
     ``ofms``; NPU ops have exactly one. ``host_work``: MACs and elements of a CPU op.

@@ -201,6 +201,8 @@ def lower_depthwise(graph: WorkGraph, op: WorkOp) -> None:
     op.ofm_rescale = conv_rescale(op)
     set_weights(graph, op, values.transpose(3, 1, 2, 0), "")
     realise_large_dilation(graph, op)
+    if single and op.ifm.shape[0] > 1 and op.kernel == Kernel():
+        _fold_batch(op, depth)
 
 
 def lower_fully_connected(graph: WorkGraph, op: WorkOp) -> None:

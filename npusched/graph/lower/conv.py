@@ -19,7 +19,6 @@ from npusched.graph.lower.basic_kernels import (
 )
 from npusched.graph.lower.common import NO_SCALE, quant, use
 from npusched.graph.lower.transpose import decompose_transpose
-from npusched.graph.split import cut
 from npusched.graph.types import KernelKind, Rescale, Rounding
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.ir.options import ConvOptions
@@ -141,7 +140,6 @@ def decompose_depthwise(graph: WorkGraph, op: WorkOp) -> None:
     depth = op.ifm.region[-1]
     multiplier = weight_values(op).shape[0] // depth
     if multiplier <= 1:
-        cut(graph, op)
         return
     batches = op.ofm.region[0]
     for batch in range(batches):

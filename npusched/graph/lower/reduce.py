@@ -212,7 +212,12 @@ def _sum_channels(graph: WorkGraph, op: WorkOp, source: Link, scale: Scale) -> N
             ofm_scale=scale,
         )
     else:
-        ones = constant(graph, "sum_ones", np.ones((1, 1, 1, source.shape[-1])), DataType.INT8)
+        ones = constant(
+            graph,
+            f"sum_ones_{source.shape[-1]}",
+            np.ones((1, 1, 1, source.shape[-1])),
+            DataType.INT8,
+        )
         ones.scales, ones.zero_points = (1.0,), (0,)
         bias = constant(graph, "sum_bias", np.zeros(1), DataType.INT32)
         add_kernel(
@@ -401,10 +406,12 @@ def lower_arg_max(graph: WorkGraph, op: WorkOp) -> None:
 
 def _arg_max_by_pool(graph: WorkGraph, op: WorkOp) -> None:
     """Maximum of ``value * 128 + (depth - 1 - index)``, whose low 7 bits a table turns back."""
-    _, height, width, depth = pad_axes(op.ifm.shape, 4)
-    weights = constant(graph, "arg_max_shift", np.full((depth, 1, 1, 1), 128), DataType.UINT8)
+    height, width, depth = pad_axes(op.ifm.shape, 3)[-3:]
+    weights = constant(
+        graph, f"arg_max_shift_{depth}", np.full((depth, 1, 1, 1), 128), DataType.UINT8
+    )
     weights.scales, weights.zero_points = (1.0,), (0,)
-    bias = constant(graph, "arg_max_index", np.arange(depth)[::-1], DataType.INT64)
+    bias = constant(graph, f"arg_max_index_{depth}", np.arange(depth)[::-1], DataType.INT64)
     packed = temporary(graph, op, "arg_max_packed", (1, height, width, depth), DataType.INT16)
     add_kernel(
         graph,

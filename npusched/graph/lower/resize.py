@@ -25,7 +25,7 @@ from npusched.graph.lower.common import (
     use,
 )
 from npusched.graph.lower.scaling import UNIT, Scale
-from npusched.graph.split import along_leading_axes, feature_maps, has_leading, replace_by
+from npusched.graph.split import along_leading_axes, cut, feature_maps, has_leading, replace_by
 from npusched.graph.types import Kernel, KernelKind, Reverse, Rounding, Upscale
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.ir import DataType, OpKind, Shape
@@ -138,14 +138,16 @@ def decompose_resize(graph: WorkGraph, op: WorkOp) -> None:
     up_h, up_w = (n_h // 2, n_w // 2) if half_pixel else (n_h, n_w)
     if op.interpolate and half_pixel:
         _half_pixel_doubling(graph, op)
-        return
-    factor = max(up_h, up_w)
-    source = requantised(op.ifm, NO_SCALE)
-    while factor > 2:
-        source = _doubled(graph, op, source, up_h, up_w)
-        factor //= 2
-    _last_doubling(graph, op, source, up_h, up_w)
+    else:
+        factor = max(up_h, up_w)
+        source = requantised(op.ifm, NO_SCALE)
+        while factor > 2:
+            source = _doubled(graph, op, source, up_h, up_w)
+            factor //= 2
+        _last_doubling(graph, op, source, up_h, up_w)
     graph.remove(op)
+    for piece in graph.ops:  # in step 3 the graph holds nothing else
+        cut(graph, piece)
 
 
 def _doubled(graph: WorkGraph, op: WorkOp, source: Link, up_h: int, up_w: int) -> Link:
@@ -230,7 +232,7 @@ def _half_pixel_doubling(graph: WorkGraph, op: WorkOp) -> None:
     _repeat_edges(graph, op, padded)
     for phase, weights in enumerate(_HALF_PIXEL_WEIGHTS):
         row, column = divmod(phase, 2)
-        ifm = _part(use(padded), (0, row, column, 0), (1, height + 1, width + 1, depth))
+        ifm = _part(use(padded), (0, row, column, 0), (n, height + 1, width + 1, depth))
         ofm = op.ofm.region
         target = _part(
             requantised(op.ofm, NO_SCALE),
@@ -242,7 +244,6 @@ def _half_pixel_doubling(graph: WorkGraph, op: WorkOp) -> None:
         taps = np.tile(np.reshape(weights, (1, 2, 2, 1)), (depth, 1, 1, 1))
         _set_weights(graph, piece, taps, f"resize_phase_{phase}x{depth}")
         piece.ofm_rescale = HALF_PIXEL_SCALE.rescale()
-    graph.remove(op)
 
 
 def _repeat_edges(graph: WorkGraph, op: WorkOp, padded: WorkTensor) -> None:

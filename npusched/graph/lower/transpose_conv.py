@@ -162,6 +162,7 @@ def _axis_phases(kernel: int, stride: int, ofm: int, crop: tuple[int, int]) -> I
 def _phases(graph: WorkGraph, op: WorkOp, kernel: Kernel, batch: int) -> None:
     """Add one convolution per phase; it writes every stride-th row and column of the result."""
     ifm, ofm = op.ifm.region, op.ofm.region
+    base_n, base_h, base_w, base_c = op.ifm.slice_offset or (0, 0, 0, 0)
     if kernel.stride_h > kernel.h or kernel.stride_w > kernel.w:
         _fill_with_bias(graph, op, batch)
     rows = list(
@@ -183,7 +184,12 @@ def _phases(graph: WorkGraph, op: WorkOp, kernel: Kernel, batch: int) -> None:
                 pad_bottom=row.after,
                 pad_right=column.after,
             )
-            piece.ifm.slice_offset = (batch, row.skipped, column.skipped, 0)
+            piece.ifm.slice_offset = (
+                base_n + batch,
+                base_h + row.skipped,
+                base_w + column.skipped,
+                base_c,
+            )
             piece.ifm.slice_shape = (
                 1,
                 ifm[1] - row.skipped,
@@ -206,7 +212,8 @@ def _fill_with_bias(graph: WorkGraph, op: WorkOp, batch: int) -> None:
     fill.kind = KernelKind.CONV2D
     fill.kernel = Kernel()
     for link in (fill.ifm, fill.ofm):
-        link.slice_offset, link.slice_shape = (batch, 0, 0, 0), (1, *link.region[1:])
+        n, h, w, c = link.slice_offset or (0, 0, 0, 0)
+        link.slice_offset, link.slice_shape = (n + batch, h, w, c), (1, *link.region[1:])
     graph.add(fill, before=op)
     zeros = np.zeros((values.shape[0], 1, 1, values.shape[3]), dtype=values.dtype)
     set_weights(graph, fill, zeros, "zero")

@@ -183,7 +183,7 @@ def _sub(
     if not sub.chained:
         return activated(value, sub.activation, before.dtype)
     others = [memory.read(access) - access.zero_point for access in sub.ifms]
-    inner = value - before.zero_point
+    inner = value - sub.chain_zero_point
     values = [inner, *others] if sub.chain_input == 0 else [*others, inner]
     source = replace(before, tensor=-1)
     accesses = [source, *sub.ifms] if sub.chain_input == 0 else [*sub.ifms, source]

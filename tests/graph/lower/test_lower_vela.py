@@ -51,6 +51,10 @@ VELA_MISSHAPES = ("reduce_max_", "reduce_min_", "sum_c3_")
 """Without keep_dims Vela gives the last reduction the file's result shape, which has lost an axis:
 its kernel then reads past its input. Our kernel keeps the axis as 1."""
 
+FILLED_BY_PADDING = "tconv_2x2s4_SAME_int8"
+"""Its first kernel has 1x1 weights of zero on an input smaller than the result: we state the
+padding that this needs, Vela states none."""
+
 MODELS = {
     f"{family}/{name}": make for family, makes in families().items() for name, make in makes.items()
 }
@@ -167,4 +171,6 @@ def test_kernels_equal_velas(name: str, family: Family) -> None:
     assert [row["operator"] for row in ours] == [row["operator"] for row in vela]
     if short.startswith(VELA_MISSHAPES) and "_hw_" not in short:
         return
+    if short == FILLED_BY_PADDING:
+        vela, ours = vela[1:], ours[1:]
     assert ours == [_comparable(*pair) for pair in zip(vela, ours, strict=True)]
