@@ -147,7 +147,9 @@ def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, st
         for v in range(step.start, step.end + 1):
             segment_of[v] = index
     count = len(solution.steps)
-    buffers = []
+    buffers: list[Buffer] = []
+    if not solution.steps:
+        return buffers  # nothing runs
     for tensor in segments.tensors:
         life = segments.lives[tensor]
         first = 0 if life.first < 0 else segment_of.get(life.first, 0)
