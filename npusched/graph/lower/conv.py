@@ -135,7 +135,7 @@ def decompose_depthwise(graph: WorkGraph, op: WorkOp) -> None:
     """Step 3: cut a depth multiplier m into m depthwise kernels and a transpose.
 
     Kernel i computes output i of every channel, into index i of a tensor (m, h, w, c), which is
-    then transposed to (h, w, c, m). Of several batches each is done so, and copied to its place.
+    then transposed to (h, w, c, m). Later batches, and slices, are copied to their place.
     """
     depth = op.ifm.region[-1]
     multiplier = weight_values(op).shape[0] // depth
@@ -145,10 +145,11 @@ def decompose_depthwise(graph: WorkGraph, op: WorkOp) -> None:
     for batch in range(batches):
         ofm = op.ofm
         target = ofm.tensor
-        if batch > 0:
+        apart = batch > 0 or op.ofm.is_sliced
+        if apart:
             target = _new_like(graph, op, f"batch_{batch}", (1, *ofm.region[1:]))
         _one_batch(graph, op, batch, multiplier, target)
-        if batch > 0:
+        if apart:
             _copy_batch(graph, op, batch, target)
     graph.remove(op)
 
@@ -236,6 +237,7 @@ def _every_output(graph: WorkGraph, piece: WorkOp, index: int, multiplier: int) 
 def _copy_batch(graph: WorkGraph, op: WorkOp, batch: int, source: WorkTensor) -> None:
     """Copy the result of one batch to its place."""
     region = op.ofm.region
+    offset = op.ofm.slice_offset or (0, 0, 0, 0)
     graph.add(
         WorkOp(
             kind=KernelKind.MEMORY_COPY,
@@ -244,7 +246,7 @@ def _copy_batch(graph: WorkGraph, op: WorkOp, batch: int, source: WorkTensor) ->
             ofms=[
                 replace(
                     op.ofm,
-                    slice_offset=(batch, 0, 0, 0),
+                    slice_offset=(offset[0] + batch, *offset[1:]),
                     slice_shape=(1, *region[1:]),
                     scale=None,
                     zero_point=0,

@@ -163,6 +163,7 @@ def _phases(graph: WorkGraph, op: WorkOp, kernel: Kernel, batch: int) -> None:
     """Add one convolution per phase; it writes every stride-th row and column of the result."""
     ifm, ofm = op.ifm.region, op.ofm.region
     base_n, base_h, base_w, base_c = op.ifm.slice_offset or (0, 0, 0, 0)
+    to_n, to_h, to_w, to_c = op.ofm.slice_offset or (0, 0, 0, 0)
     if kernel.stride_h > kernel.h or kernel.stride_w > kernel.w:
         _fill_with_bias(graph, op, batch)
     rows = list(
@@ -196,7 +197,7 @@ def _phases(graph: WorkGraph, op: WorkOp, kernel: Kernel, batch: int) -> None:
                 ifm[2] - column.skipped,
                 ifm[3],
             )
-            piece.ofm.slice_offset = (batch, row.first, column.first, 0)
+            piece.ofm.slice_offset = (to_n + batch, to_h + row.first, to_w + column.first, to_c)
             piece.ofm.slice_shape = (1, ofm[1] - row.first, ofm[2] - column.first, ofm[3])
             piece.ofm.step_h, piece.ofm.step_w = kernel.stride_h, kernel.stride_w
             graph.add(piece, before=op)
