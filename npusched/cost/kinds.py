@@ -79,6 +79,7 @@ _COMMON = {
     K.FULLY_CONNECTED: Unit.CONV,
     K.DEPTHWISE: Unit.DEPTHWISE,
     K.AVG_POOL: Unit.POOL,
+    K.SUM_POOL: Unit.POOL,
     K.MAX_POOL: Unit.POOL,
     K.REDUCE_MAX: Unit.POOL,
     K.REDUCE_MIN: Unit.POOL,

@@ -54,6 +54,7 @@ _UNITS: dict[KernelKind, BlockUnit] = {
     KernelKind.MATMUL: BlockUnit.MATMUL,
     KernelKind.DEPTHWISE: BlockUnit.DEPTHWISE,
     KernelKind.AVG_POOL: BlockUnit.POOLING,
+    KernelKind.SUM_POOL: BlockUnit.POOLING,
     KernelKind.MAX_POOL: BlockUnit.POOLING,
     KernelKind.QUANTIZE: BlockUnit.POOLING,
     KernelKind.RESCALE: BlockUnit.POOLING,

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 
+import numpy as np
+import numpy.typing as npt
+
 from npusched.graph.kinds import CONVOLUTIONS
 from npusched.graph.lower.basic_kernels import set_weights, weight_values
 from npusched.graph.shapes import MAX_AXIS, ceil_div
@@ -19,6 +22,10 @@ from npusched.graph.work import WorkGraph, WorkOp
 
 MAX_STRIDE = 3
 """Largest stride of a kernel (LOWERING §4)."""
+
+_CUT_KINDS = frozenset(
+    {*CONVOLUTIONS, KernelKind.AVG_POOL, KernelKind.MAX_POOL, KernelKind.SUM_POOL}
+)
 
 _EDGE_BLOCKS = 256
 """Blocks at each end of an axis that may see padding: kernels have at most 256 rows (§2.4)."""
@@ -47,17 +54,24 @@ def default_block(query: BlockQuery) -> tuple[int, int, int]:
     return min(height, 4), min(width, 4), depth
 
 
+def is_strided(op: WorkOp) -> bool:
+    """Return True if the stride of ``op`` is too far for the hardware."""
+    return max(op.kernel.stride_h, op.kernel.stride_w) > MAX_STRIDE
+
+
+def needs_cutting(op: WorkOp) -> bool:
+    """Return True if ``op`` must be cut into blocks of its result (and, if strided, into taps)."""
+    large = any(max(link.region[-3:]) > MAX_AXIS for link in (op.ifm, op.ofm))
+    return op.kind in _CUT_KINDS and (large or is_strided(op))
+
+
 def cut_blocks(graph: WorkGraph, op: WorkOp, block_of: BlockOf) -> list[WorkOp]:
     """Return ``op`` cut so that no axis exceeds 65536 and, on U85, no stride exceeds 3."""
-    large = any(max(link.region[-3:]) > MAX_AXIS for link in (op.ifm, op.ofm))
-    strided = max(op.kernel.stride_h, op.kernel.stride_w) > MAX_STRIDE
-    if not (large or strided) or op.pieces is not None:
+    if not needs_cutting(op) or op.pieces is not None:
         return [op]
-    if op.kind not in (*CONVOLUTIONS, KernelKind.AVG_POOL, KernelKind.MAX_POOL):
-        return [op]
-    if strided:
-        return [tap for block in _blocks(op, block_of, joined=False) for tap in _taps(graph, block)]
-    return list(_blocks(op, block_of, joined=True))
+    strided = is_strided(op)
+    blocks = list(_blocks(graph, op, block_of))
+    return [tap for block in blocks for tap in _taps(graph, block)] if strided else blocks
 
 
 # --- blocks --------------------------------------------------------------------------------
@@ -78,8 +92,8 @@ class _Run:
     pad_after: int
 
 
-def _blocks(op: WorkOp, block_of: BlockOf, *, joined: bool) -> Iterator[WorkOp]:
-    """Cut the OFM of ``op`` into hardware blocks; ``joined``: equal ones form a grid of pieces."""
+def _blocks(graph: WorkGraph, op: WorkOp, block_of: BlockOf) -> Iterator[WorkOp]:
+    """Cut the OFM of ``op`` into hardware blocks; equal ones form a grid of pieces."""
     query = BlockQuery(
         kind=op.kind if isinstance(op.kind, KernelKind) else KernelKind.CONV2D,
         ifm=_four(op.ifm.region),
@@ -94,36 +108,35 @@ def _blocks(op: WorkOp, block_of: BlockOf, *, joined: bool) -> Iterator[WorkOp]:
         yield op
         return
     depth = op.ofm.region[-1]
-    rows = _runs(op, -3, block[0], joined=joined)
-    columns = _runs(op, -2, block[1], joined=joined)
+    rows = _runs(op, -3, block[0])
+    columns = _runs(op, -2, block[1])
     depths = [(start, min(block[2], depth - start)) for start in range(0, depth, block[2])]
     for row, column, (start, channels) in product(rows, columns, depths):
-        yield _block(op, row, column, start, channels)
+        piece = _block(op, row, column, start, channels)
+        if channels != depth:
+            _take_channels(graph, piece, start, channels)
+        yield piece
 
 
 def _four(shape: tuple[int, ...]) -> Shape4:
     return (shape[-4], shape[-3], shape[-2], shape[-1])
 
 
-def _runs(op: WorkOp, axis: int, size: int, *, joined: bool) -> list[_Run]:
+def _runs(op: WorkOp, axis: int, size: int) -> list[_Run]:
     """Return the blocks of ``size`` along one axis, neighbours of equal form joined.
 
     Only blocks near the ends differ from those between, so no others are looked at.
     """
     starts = range(0, op.ofm.region[axis], size)
-    if not joined or len(starts) <= 2 * _EDGE_BLOCKS:
-        shown = list(starts)
-    else:
+    shown = list(starts)
+    if len(starts) > 2 * _EDGE_BLOCKS:
         shown = [*starts[:_EDGE_BLOCKS], *starts[-_EDGE_BLOCKS:]]
-    singles = [_single(op, axis, start, size) for start in shown]
-    if not joined:
-        return singles
     runs = []
-    for _, group in groupby(singles, key=_form):
+    for _, group in groupby((_single(op, axis, start, size) for start in shown), key=_form):
         members = list(group)
         last = members[-1].ofm_offset
         count = (last - members[0].ofm_offset) // size + 1
-        runs.append(replace(members[0], count=count, step=size))
+        runs.append(replace(members[0], count=count))
     return runs
 
 
@@ -168,7 +181,6 @@ def _block(op: WorkOp, row: _Run, column: _Run, start: int, channels: int) -> Wo
         pad_left=column.pad_before,
         pad_right=column.pad_after,
     )
-    equal_depth = op.kind is not KernelKind.CONV2D
     ifm, ofm = piece.ifm, piece.ofm
     base_in = (0,) * 4 if ifm.slice_offset is None else ifm.slice_offset[-4:]
     base_out = (0,) * 4 if ofm.slice_offset is None else ofm.slice_offset[-4:]
@@ -186,7 +198,7 @@ def _block(op: WorkOp, row: _Run, column: _Run, start: int, channels: int) -> Wo
         base_out[3] + start,
     )
     ofm.slice_shape = (op.ofm.region[-4], row.ofm_size, column.ofm_size, channels)
-    if channels != op.ofm.region[-1] and equal_depth and op.kind is not KernelKind.DEPTHWISE:
+    if op.kind is not KernelKind.CONV2D:
         ifm.slice_offset = (*ifm.slice_offset[:3], base_in[3] + start)
         ifm.slice_shape = (*ifm.slice_shape[:3], channels)
     if row.count * column.count > 1:
@@ -198,73 +210,96 @@ def _block(op: WorkOp, row: _Run, column: _Run, start: int, channels: int) -> Wo
     return piece
 
 
+def _take_channels(graph: WorkGraph, piece: WorkOp, start: int, channels: int) -> None:
+    """Keep weights, bias and rescale of the OFM channels [start, start + channels)."""
+    part = slice(start, start + channels)
+    if piece.weights is not None:
+        _rearrange(graph, piece, weight_values(piece)[part], f"channels {start}+{channels}")
+    if piece.bias is not None and piece.bias.tensor.data is not None:
+        values = piece.bias.tensor.data.reshape(-1)
+        if values.size > 1:
+            tensor = replace(
+                piece.bias.tensor, shape=(channels,), data=values[part], readers=[], writers=[]
+            )
+            graph.tensors.append(tensor)
+            piece.bias = replace(piece.bias, tensor=tensor, shape=(channels,))
+    rescale = piece.ofm_rescale
+    if rescale is not None and len(rescale.multipliers) > 1:
+        piece.ofm_rescale = replace(
+            rescale, multipliers=rescale.multipliers[part], shifts=rescale.shifts[part]
+        )
+
+
+def _rearrange(graph: WorkGraph, piece: WorkOp, values: npt.NDArray[np.generic], tag: str) -> None:
+    """Give a piece that is not registered yet other weights."""
+    assert piece.weights is not None
+    piece.weights.tensor.readers.append(piece)
+    set_weights(graph, piece, values, tag)
+    piece.weights.tensor.readers.remove(piece)
+
+
 # --- strides -------------------------------------------------------------------------------
 
 
 def _taps(graph: WorkGraph, op: WorkOp) -> list[WorkOp]:
     """Return one accumulating 1x1 op per kernel tap, which reads the IFM in steps of the stride.
 
-    Taps that would read nothing but padding are left out.
+    Taps that would read nothing but padding are left out (not all of them). Where ``op`` is a
+    grid of pieces, all taps of a piece run before the next piece.
     """
     kernel = op.kernel
     found: list[WorkOp] = []
-    taps = list(product(range(kernel.h), range(kernel.w)))
-    for y, x in taps:
-        piece = _tap(op, y, x)
-        if piece is None and (found or (y, x) != taps[-1]):
-            continue
-        piece = _tap(op, y, x, forced=True) if piece is None else piece
-        assert piece is not None
-        piece.keep_accumulators, piece.write_ofm = True, False
-        found.append(piece)
-    for piece in found:
-        if piece.weights is not None:
-            _slice_weights(graph, piece)
+    for y, x in product(range(kernel.h), range(kernel.w)):
+        rows = _tap_range(op, -3, y, kernel.stride_h, kernel.pad_top)
+        columns = _tap_range(op, -2, x, kernel.stride_w, kernel.pad_left)
+        if rows is None or columns is None:
+            if found or (y, x) != (kernel.h - 1, kernel.w - 1):
+                continue
+            rows, columns = rows or _TapRange(0, 0, 1), columns or _TapRange(0, 0, 1)
+        found.append(_tap(graph, op, (y, x), rows, columns))
     found[0].keep_accumulators = False
     found[-1].write_ofm = True
     return found
 
 
-def _tap(op: WorkOp, y: int, x: int, *, forced: bool = False) -> WorkOp | None:
-    """Return the op of one kernel tap, None if it reads only padding."""
-    kernel = op.kernel
-    rows = _tap_range(y, kernel.stride_h, kernel.pad_top, op.ifm.region[-3], op.ofm.region[-3])
-    columns = _tap_range(x, kernel.stride_w, kernel.pad_left, op.ifm.region[-2], op.ofm.region[-2])
-    if not forced and (rows is None or columns is None):
+@dataclass(frozen=True, slots=True)
+class _TapRange:
+    """Rows (or columns) of padding before, the first one read, and how many are spanned."""
+
+    padding: int
+    first: int
+    size: int
+
+
+def _tap_range(op: WorkOp, axis: int, tap: int, stride: int, pad: int) -> _TapRange | None:
+    """Return what a tap reads along one axis, None if it is all padding."""
+    ifm = op.ifm
+    base = 0 if ifm.slice_offset is None else ifm.slice_offset[axis]
+    offset = base - pad + tap
+    size = min(ifm.shape[axis] - offset, ifm.region[axis])
+    if size <= 0:
         return None
-    top, row_offset, height = rows or (0, 0, 1)
-    left, column_offset, width = columns or (0, 0, 1)
-    piece = op.clone()
-    piece.kernel = Kernel(pad_top=top, pad_left=left, h=1, w=1)
-    piece.name = f"{y},{x}"
-    ifm = piece.ifm
-    base = (0,) * 4 if ifm.slice_offset is None else ifm.slice_offset[-4:]
-    ifm.slice_offset = (base[0], base[1] + row_offset, base[2] + column_offset, base[3])
-    ifm.slice_shape = (op.ifm.region[-4], height, width, op.ifm.region[-1])
-    ifm.step_h, ifm.step_w = kernel.stride_h, kernel.stride_w
-    return piece
-
-
-def _tap_range(
-    tap: int, stride: int, pad: int, ifm_size: int, ofm_size: int
-) -> tuple[int, int, int] | None:
-    """Return (rows of padding before, first row read, rows spanned) of a tap along one axis."""
-    offset = tap - pad
     if offset < 0:
         skipped = ceil_div(-offset, stride)
-        if skipped >= ofm_size or offset + skipped * stride >= ifm_size:
+        if skipped >= op.ofm.region[axis] or offset + skipped * stride >= size:
             return None
-        return -offset, 0, ifm_size
-    return (0, offset, ifm_size - offset) if offset < ifm_size else None
+    return _TapRange(max(-offset, 0), max(offset, 0), size)
 
 
-def _slice_weights(graph: WorkGraph, piece: WorkOp) -> None:
-    """Keep the one tap (named in ``piece.name``) of the weights."""
-    y, x = (int(part) for part in piece.name.split(","))
-    values = weight_values(piece)[:, y : y + 1, x : x + 1, :]
-    assert piece.weights is not None
-    piece.name = piece.ofm.tensor.name
-    piece.weights.tensor.readers.append(piece)
-    set_weights(graph, piece, values, f"tap {y},{x}")
-    assert piece.weights is not None
-    piece.weights.tensor.readers.remove(piece)
+def _tap(
+    graph: WorkGraph, op: WorkOp, at: tuple[int, int], rows: _TapRange, columns: _TapRange
+) -> WorkOp:
+    """Return the op of the kernel tap at (y, x)."""
+    piece = op.clone()
+    piece.kernel = Kernel(pad_top=rows.padding, pad_left=columns.padding)
+    piece.keep_accumulators, piece.write_ofm = True, False
+    ifm = piece.ifm
+    base = (0,) * 4 if ifm.slice_offset is None else ifm.slice_offset[-4:]
+    ifm.slice_offset = (base[0], rows.first, columns.first, base[3])
+    ifm.slice_shape = (op.ifm.region[-4], rows.size, columns.size, op.ifm.region[-1])
+    ifm.step_h, ifm.step_w = op.kernel.stride_h, op.kernel.stride_w
+    if piece.weights is not None:
+        y, x = at
+        values = weight_values(piece)[:, y : y + 1, x : x + 1, :]
+        _rearrange(graph, piece, values, f"tap {y},{x}")
+    return piece

@@ -47,6 +47,7 @@ POOLS = frozenset(
     {
         _K.MAX_POOL,
         _K.AVG_POOL,
+        _K.SUM_POOL,
         _K.REDUCE_SUM,
         _K.REDUCE_MIN,
         _K.REDUCE_MAX,
@@ -56,7 +57,7 @@ POOLS = frozenset(
     }
 )
 
-REDUCTIONS = POOLS - {_K.MAX_POOL, _K.AVG_POOL}
+REDUCTIONS = POOLS - {_K.MAX_POOL, _K.AVG_POOL, _K.SUM_POOL}
 
 REARRANGING = frozenset({_K.TRANSPOSE, _K.REVERSE})
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from npusched.graph.blocks import BlockOf, cut_blocks, default_block
+from npusched.graph.averages import sum_and_scale
+from npusched.graph.blocks import (
+    BlockOf,
+    cut_blocks,
+    default_block,
+    is_strided,
+    needs_cutting,
+)
 from npusched.graph.kinds import CONVOLUTIONS, POOLS, REDUCTIONS, is_elementwise_like
 from npusched.graph.shapes import (
     DEEP_ENOUGH,
@@ -22,6 +29,7 @@ from npusched.graph.shapes import (
 )
 from npusched.graph.types import KernelKind, Pieces, Shape4
 from npusched.graph.work import Link, WorkGraph, WorkOp
+from npusched.hardware.target import Family
 from npusched.ir import Shape
 
 
@@ -98,10 +106,19 @@ def _elementwise_pieces(op: WorkOp) -> list[WorkOp]:
 
 
 def _windowed_pieces(graph: WorkGraph, op: WorkOp, block_of: BlockOf) -> list[WorkOp]:
-    pieces = along_leading_axes(op) if has_leading(feature_maps(op)) else [op]
+    pieces = [op]
+    if has_leading(feature_maps(op)):
+        pieces = along_leading_axes(op, grid=not needs_cutting(op))
     if op.kind in REDUCTIONS:
         return [block for piece in pieces for block in _axis_pieces(piece)]
-    return [block for piece in pieces for block in cut_blocks(graph, piece, block_of)]
+    return [block for piece in pieces for block in _blocks(graph, piece, block_of)]
+
+
+def _blocks(graph: WorkGraph, op: WorkOp, block_of: BlockOf) -> list[WorkOp]:
+    if op.kind is KernelKind.AVG_POOL and is_strided(op) and graph.family is Family.U85:
+        pool, rest = sum_and_scale(graph, op)
+        return [*cut_blocks(graph, pool, block_of), *rest]
+    return cut_blocks(graph, op, block_of)
 
 
 def fold_leading_axes(op: WorkOp) -> None:
@@ -134,10 +151,10 @@ def whole(link: Link) -> tuple[Shape, Shape]:
     return (0,) * len(link.shape), link.shape
 
 
-def along_leading_axes(op: WorkOp) -> list[WorkOp]:
+def along_leading_axes(op: WorkOp, *, grid: bool = True) -> list[WorkOp]:
     """Cut ``op`` into pieces of one index along each leading axis, in order.
 
-    The last leading axis becomes a grid of equal pieces; axes before it separate ops. Inputs of
+    The last leading axis becomes a ``grid`` of equal pieces; axes before it separate ops. Inputs of
     size 1 along an axis are broadcast: every piece reads them whole.
     """
     rank = len(op.ofm.shape)
@@ -145,6 +162,8 @@ def along_leading_axes(op: WorkOp) -> list[WorkOp]:
     for axis in range(rank - 4):
         outer = [piece for one in outer for piece in _single_indices(one, axis)]
     axis = rank - 4
+    if not grid:
+        return [piece for one in outer for piece in _single_indices(one, axis)]
     return [_grid_along(one, axis) for one in outer]
 
 

@@ -41,6 +41,7 @@ class KernelKind(StrEnum):
     MATMUL = "MatMul"
     AVG_POOL = "AvgPool"
     MAX_POOL = "MaxPool"
+    SUM_POOL = "SumPool"
     REDUCE_SUM = "ReduceSum"
     REDUCE_MIN = "ReduceMin"
     REDUCE_MAX = "ReduceMax"
