@@ -27,14 +27,12 @@ _SHIFTS = {1: 19, 2: 14}
 _HEADROOM = {1: 20, 2: 15}
 
 
-def make_arithmetic(
-    state: KernelState, prepared: Prepared | None, table: bytes, *, rounds_once: bool
-) -> Arithmetic:
-    """Return the arithmetic of a kernel; ``rounds_once`` overrides its rounding by NATURAL.
+def make_arithmetic(state: KernelState, prepared: Prepared | None, table: bytes) -> Arithmetic:
+    """Return the arithmetic of a kernel; ``table`` are the bytes of its table, if any.
 
     Raises SimError for combinations that are not modelled.
     """
-    rounding = Rounding.NATURAL if rounds_once else state.rounding
+    rounding = state.rounding
     operation = _operation(state)
     adds = operation in (Binary.ADD, Binary.SUB)
     return Arithmetic(

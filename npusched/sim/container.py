@@ -2,7 +2,8 @@
 
 An ``ethos-u`` operator reads [command stream, read-only, scratch, scratch_fast, inputs...]; the
 scratch tensor is listed twice where there is no fast memory. Graph tensors lie in the scratch
-tensor, at the difference of their OfflineMemoryAllocation entries (VELA_SPEC §6, SIM.md §3).
+tensor, at the difference of their OfflineMemoryAllocation entries (VELA_SPEC §6, SIM.md §3; older
+versions of Vela give the scratch tensor no entry, it then begins at 0).
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class NpuOperator:
     inputs: tuple[Placed, ...]
     outputs: tuple[Placed, ...]
 
-    def load(self, *, single_rounding: frozenset[int] = frozenset()) -> Program:
+    def load(self) -> Program:
         """Resolve the stream (see ``program.load``)."""
-        return load(self.stream, self.regions, single_rounding=single_rounding)
+        return load(self.stream, self.regions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +127,13 @@ def _operator(graph: Subgraph, op: Op, offsets: Sequence[int]) -> NpuOperator:
     if len(op.inputs) < _FIXED_INPUTS or min(op.inputs) < 0:
         raise SimError(f"{where} has {len(op.inputs)} inputs", "Vela writes at least 4")
     command, constants, scratch, fast = (graph.tensors[i] for i in op.inputs[:_FIXED_INPUTS])
-    base = offsets[scratch.index]
+    base = max(offsets[scratch.index], 0)
 
     def placed(index: int) -> Placed:
-        if offsets[index] < 0 or base < 0:
+        if offsets[index] < 0:
             raise SimError(
                 f"{where}: tensor {graph.tensors[index].name} has no planned address",
-                f"{_METADATA} says {offsets[index]}, scratch {base}",
+                f"{_METADATA} says {offsets[index]}",
                 "compile the model again (separate_io_regions is not modelled)",
             )
         return Placed(tensor=graph.tensors[index], address=offsets[index] - base)

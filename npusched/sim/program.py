@@ -8,12 +8,13 @@ overwrote since. That is followed byte by byte, so a stream that reads anything 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from npusched.errors import SimError
+from npusched.graph.types import Rounding
 from npusched.hardware.target import Family
 from npusched.sim.arithmetic import make_arithmetic
 from npusched.sim.decode import WeightDecoder
@@ -69,10 +70,14 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedKernel:
-    """A kernel ready to run: what it computes, and where its feature maps lie."""
+    """A kernel ready to run: what it computes, and where its feature maps lie.
+
+    ``volume`` are its weights (OHWI, all cores, zero point subtracted), None without.
+    """
 
     state: KernelState
     arithmetic: Arithmetic
+    volume: Array | None
     ifm: Storage
     ifm2: Storage | None
     ofm: Storage
@@ -164,21 +169,13 @@ def machine_of(stream: Stream) -> Machine:
     )
 
 
-def load(
-    stream: Stream,
-    regions: Sequence[Region],
-    *,
-    single_rounding: frozenset[int] = frozenset(),
-) -> Program:
+def load(stream: Stream, regions: Sequence[Region]) -> Program:
     """Resolve a stream over its memories.
 
-    ``single_rounding`` numbers kernels that round once (NATURAL) instead of as the stream says:
-    the reference kernel of fully connected layers does (SIM.md §4). Raises SimError, naming the
-    op, for states that are not modelled, addresses outside a region, writes to constants, and
-    weights, scales or tables that are not constants.
+    Raises SimError, naming the op, for states that are not modelled, addresses outside a region,
+    writes to constants, and weights, scales or tables that are not constants.
     """
-    machine = machine_of(stream)
-    loader = _Loader(machine, {region.index: region for region in regions}, single_rounding)
+    loader = _Loader(machine_of(stream), {region.index: region for region in regions})
     commands = []
     for op, registers in stream.walk():
         if op.kind is StreamOpKind.STOP:
@@ -186,18 +183,33 @@ def load(
         command = loader.command(op, registers)
         if command is not None:
             commands.append(command)
-    return Program(machine=machine, regions=loader.regions, commands=tuple(commands))
+    return Program(machine=loader.machine, regions=loader.regions, commands=tuple(commands))
+
+
+def rounding_once(program: Program, kernels: frozenset[int]) -> Program:
+    """Return the program with kernels (by index) that round once, NATURAL, whatever they say.
+
+    The reference kernel of fully connected layers does (SIM.md §4).
+    """
+
+    def changed(command: Command) -> Command:
+        if not isinstance(command, LoadedKernel) or command.state.index not in kernels:
+            return command
+        scaling = command.arithmetic.scaling
+        if scaling is None:
+            return command
+        once = replace(command.arithmetic, scaling=replace(scaling, rounding=Rounding.NATURAL))
+        return replace(command, arithmetic=once)
+
+    return replace(program, commands=tuple(changed(command) for command in program.commands))
 
 
 class _Loader:
     """Follows which bytes are constants while commands are read in order."""
 
-    def __init__(
-        self, machine: Machine, regions: dict[int, Region], single_rounding: frozenset[int]
-    ) -> None:
+    def __init__(self, machine: Machine, regions: dict[int, Region]) -> None:
         self.machine = machine
         self.regions = regions
-        self.single_rounding = single_rounding
         self.decoder = WeightDecoder(machine.cores, machine.ofm_ublock_depth)
         self.kernels = self.dmas = 0
         self.bytes: dict[int, Array] = {
@@ -304,12 +316,7 @@ class _Loader:
         weights = [self.constant(part, f"{state.label} (weights)") for part in state.weights]
         scales = [self.constant(part, f"{state.label} (scales)") for part in state.scales]
         prepared = self.decoder.prepare(state, weights, scales)
-        arithmetic = make_arithmetic(
-            state,
-            prepared,
-            self.table(state),
-            rounds_once=state.index in self.single_rounding,
-        )
+        arithmetic = make_arithmetic(state, prepared, self.table(state))
         ofm = storages[-1]
         for part in ofm.bytes_of(self.known[self.regions[state.ofm.region].key]):
             part[...] = False
@@ -318,6 +325,7 @@ class _Loader:
         return LoadedKernel(
             state=state,
             arithmetic=arithmetic,
+            volume=None if prepared is None else prepared.volume,
             ifm=storages[0],
             ifm2=storages[1] if len(storages) > 2 else None,
             ofm=ofm,

@@ -1,0 +1,227 @@
+"""Run a compiled file: NPU operators by the simulator, the ops around them by LiteRT.
+
+Tensors are named by their index in the main subgraph. Every input starts from the initial state
+of variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from npusched.errors import SimError
+from npusched.ir import Op, OpKind, Subgraph
+from npusched.sim.container import (
+    CompiledFile,
+    numpy_type,
+    read_compiled_file,
+    run_operator,
+)
+from npusched.sim.kernels.arrays import Array
+from npusched.sim.program import LoadedKernel, Program
+from npusched.sim.reference import Reference, random_inputs
+from npusched.tflite.decode import decode
+from npusched.tflite.encode import encode
+from npusched.tflite.records import Record
+
+Watcher: TypeAlias = Callable[[int, LoadedKernel, Array], None]
+"""Called behind each kernel: number of the NPU operator, the kernel, what it wrote."""
+
+_STATEFUL = frozenset({OpKind.VAR_HANDLE, OpKind.CALL_ONCE})
+
+
+@dataclass(frozen=True, slots=True)
+class HostGroup:
+    """Consecutive ops that stay on the host, as a model of their own."""
+
+    ops: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    content: bytes
+    is_stateful: bool
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A compiled file ready to run: its steps in order, programs of its NPU operators."""
+
+    file: CompiledFile
+    content: bytes
+    programs: tuple[Program, ...]
+
+    @property
+    def graph(self) -> Subgraph:
+        """The main subgraph."""
+        return self.file.model.subgraphs[0]
+
+    @cached_property
+    def steps(self) -> tuple[HostGroup | int, ...]:
+        """Host groups and numbers of NPU operators, in execution order."""
+        return _steps(self.file, self.content)
+
+    def run(self, inputs: Mapping[int, Array], watcher: Watcher | None = None) -> dict[int, Array]:
+        """Return the graph outputs of a batch: tensor index -> (batch, *shape).
+
+        ``inputs`` has all graph inputs, (batch, *shape). Raises SimError for missing or unfit
+        inputs, and if LiteRT is needed but missing.
+        """
+        values = dict(check_inputs(self.graph, inputs))
+        for step in self.steps:
+            if isinstance(step, HostGroup):
+                values.update(_run_host(step, values))
+                continue
+            operator = self.file.operators[step]
+            given = {each.tensor.index: values[each.tensor.index] for each in operator.inputs}
+            values.update(
+                run_operator(
+                    operator,
+                    self.programs[step],
+                    given,
+                    None if watcher is None else _bind(watcher, step),
+                )
+            )
+        return {index: values[index] for index in self.graph.outputs if index in values}
+
+
+def _bind(watcher: Watcher, number: int) -> Callable[[LoadedKernel, Array], None]:
+    def observe(kernel: LoadedKernel, written: Array) -> None:
+        watcher(number, kernel, written)
+
+    return observe
+
+
+def open_compiled(content: bytes, name: str = "compiled") -> Executable:
+    """Read and load a compiled file. Raises ModelError or SimError (see ``read_compiled_file``)."""
+    file = read_compiled_file(content, name)
+    return Executable(file, content, tuple(each.load() for each in file.operators))
+
+
+def bind_inputs(graph: Subgraph, named: Mapping[str, Array]) -> dict[int, Array]:
+    """Return inputs by tensor index, given by tensor name (Vela may reorder graph inputs).
+
+    Each is (batch, *shape) or one value of the tensor's shape. Raises SimError for unknown names.
+    """
+    known = {graph.tensors[index].name: index for index in graph.inputs}
+    unknown = sorted(set(named) - set(known))
+    if unknown or len(named) < len(known):
+        missing = sorted(set(known) - set(named))
+        raise SimError(
+            "the inputs do not fit the model",
+            f"unknown: {', '.join(unknown) or 'none'}; missing: {', '.join(missing) or 'none'}",
+            f"the model's inputs are {', '.join(known)}",
+        )
+    bound = {}
+    for name, values in named.items():
+        tensor = graph.tensors[known[name]]
+        bound[tensor.index] = values[None] if values.shape == tensor.shape else values
+    return bound
+
+
+def check_inputs(graph: Subgraph, inputs: Mapping[int, Array]) -> Mapping[int, Array]:
+    """Return ``inputs`` if every graph input is there with its shape, type and one batch size."""
+    batches = {len(values) for values in inputs.values()}
+    for index in graph.inputs:
+        tensor = graph.tensors[index]
+        values = inputs.get(index)
+        wanted = numpy_type(tensor.dtype)
+        if values is None or values.shape[1:] != tensor.shape or values.dtype != wanted:
+            given = "nothing" if values is None else f"{values.dtype} {list(values.shape[1:])}"
+            raise SimError(
+                f"input {tensor.name} does not fit",
+                f"needed: {wanted} {list(tensor.shape)}, given: {given}",
+            )
+    if len(batches) > 1:
+        raise SimError("the inputs have different batch sizes", f"{sorted(batches)}")
+    return inputs
+
+
+def draw_inputs(executable: Executable, count: int, seed: int) -> dict[int, Array]:
+    """Return random inputs for a compiled file (see ``random_inputs``)."""
+    return random_inputs(executable.graph, count, seed)
+
+
+def _run_host(group: HostGroup, values: Mapping[int, Array]) -> dict[int, Array]:
+    """Run host ops on each element of the batch."""
+    given = {index: values[index] for index in group.inputs}
+    count = max((len(array) for array in values.values()), default=1)
+    found: dict[int, list[Array]] = {index: [] for index in group.outputs}
+    reference: Reference | None = None
+    for number in range(count):
+        if reference is None or group.is_stateful:
+            reference = Reference(group.content)
+        reference.run({index: array[number % len(array)] for index, array in given.items()})
+        for index in group.outputs:
+            value = reference.value(index)
+            if value is None:
+                raise SimError("LiteRT gave no values", f"tensor {index} of a host op")
+            found[index].append(value)
+    return {index: np.stack(each) for index, each in found.items()}
+
+
+def _steps(file: CompiledFile, content: bytes) -> tuple[HostGroup | int, ...]:
+    """Split the main subgraph at its NPU operators."""
+    graph = file.model.subgraphs[0]
+    numbers = {
+        operator.op: number
+        for number, operator in enumerate(file.operators)
+        if operator.subgraph == 0
+    }
+    root: Record | None = None
+    steps: list[HostGroup | int] = []
+    pending: list[Op] = []
+    for op in graph.ops:
+        if op.index not in numbers:
+            pending.append(op)
+            continue
+        if pending:
+            root = root or decode(content)
+            steps.append(_group(root, graph, pending))
+            pending = []
+        steps.append(numbers[op.index])
+    if pending:
+        steps.append(_group(root or decode(content), graph, pending))
+    return tuple(steps)
+
+
+def _group(root: Record, graph: Subgraph, ops: Sequence[Op]) -> HostGroup:
+    """Cut host ops out as a model: what they need from outside becomes an input."""
+    inside = {op.index for op in ops}
+    made = {index for op in ops for index in op.outputs if index >= 0}
+    elsewhere = {
+        index for op in graph.ops if op.index not in inside for index in op.outputs if index >= 0
+    }.union(graph.inputs)
+    read = dict.fromkeys(
+        index for op in ops for index in op.inputs if index in elsewhere and index not in made
+    )
+    wanted = {index for op in graph.ops if op.index not in inside for index in op.inputs}.union(
+        graph.outputs
+    )
+    outputs = tuple(sorted(made & wanted))
+    record = root.records("subgraphs")[0]
+    records = record.records("operators")
+    cut = Record(
+        record.table,
+        {
+            **record.values,
+            "operators": tuple(records[op.index] for op in ops),
+            "inputs": tuple(read),
+            "outputs": outputs,
+        },
+    )
+    values = {
+        key: value
+        for key, value in root.values.items()
+        if key not in ("signature_defs", "metadata", "metadata_buffer")
+    }
+    values["subgraphs"] = (cut, *root.records("subgraphs")[1:])
+    return HostGroup(
+        ops=tuple(op.index for op in ops),
+        inputs=tuple(read),
+        outputs=outputs,
+        content=encode(Record(root.table, values)),
+        is_stateful=any(op.kind in _STATEFUL for op in graph.ops),
+    )
