@@ -1,0 +1,101 @@
+"""``python -m benchmarks.speed``: how fast, beside what a user knows; writes reports/benchmarks.md.
+
+Commands run in turn in one session (so that a busy machine slows both), each with an empty cache;
+medians of the runs are compared. Only ratios are claimed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.evidence import REPORTS, corpus
+
+RUNS = 5
+
+
+def seconds(command: Sequence[str], folder: Path) -> float:
+    """Wall-clock seconds of one run in an empty folder with an empty cache."""
+    work = Path(tempfile.mkdtemp(dir=folder))
+    environment = {**os.environ, "NPUSCHED_CACHE_DIR": str(work / "cache")}
+    started = time.perf_counter()
+    subprocess.run(command, cwd=work, env=environment, check=True, capture_output=True)
+    spent = time.perf_counter() - started
+    shutil.rmtree(work)
+    return spent
+
+
+def compare(ours: Sequence[str], theirs: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Medians of both commands, run in turn."""
+    pairs = [(seconds(ours, folder), seconds(theirs, folder)) for _ in range(RUNS)]
+    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
+
+
+def peak_mib(command: Sequence[str]) -> float:
+    """Largest resident set in MiB of a command and its children."""
+    script = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], check=True, capture_output=True)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, *command], check=True, capture_output=True, text=True
+    )
+    return int(run.stdout) / 1024
+
+
+def main() -> None:
+    """Measure everything and write the report."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    tools = Path(sys.executable).parent
+    npusched, vela = str(tools / "npusched"), str(tools / "vela")
+    model = str((corpus() / "models" / "mlpt_vww.tflite").resolve())
+    plan = [npusched, "plan", model, "--config", "ethos-u55-128", "--sram", "64KiB"]
+    compiled = [
+        vela,
+        model,
+        "--accelerator-config=ethos-u55-128",
+        "--config=Arm/vela.ini",
+        "--system-config=Ethos_U55_High_End_Embedded",
+        "--memory-mode=Shared_Sram",
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        start = compare([npusched, "--version"], [sys.executable, "-c", "pass"], folder)
+        whole = compare(plan, compiled, folder)
+    load = os.getloadavg()[0]
+    rows = [
+        ("`npusched --version`", "`python -c pass`", *start, "< 0.2 s"),
+        ("`npusched plan` (mlpt_vww, u55-128, 64 KiB)", "`vela` (same model)", *whole, "2.5x"),
+    ]
+    lines = [
+        "# Speed",
+        "",
+        f"Medians of {RUNS} runs in turn, cold cache, {os.cpu_count()} cores, "
+        f"load average {load:.1f} at the end.",
+        "",
+        "| what | beside | ours s | theirs s | ratio | bar |",
+        "|---|---|---|---|---|---|",
+        *(f"| {a} | {b} | {x:.3f} | {y:.3f} | {x / y:.2f} | {bar} |" for a, b, x, y, bar in rows),
+        "",
+        f"Peak memory of that plan, Vela's worker included: {peak_mib(plan):.0f} MiB (bar: 300).",
+        "",
+        f"Written by `python -m benchmarks.speed` on {datetime.now(UTC).date().isoformat()} "
+        f"(npusched {version('npusched')}, ethos-u-vela {version('ethos-u-vela')}).",
+    ]
+    (REPORTS / "benchmarks.md").write_text("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
