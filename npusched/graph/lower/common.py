@@ -130,9 +130,8 @@ def add_kernel(
     """Add a kernel that ``op`` becomes part of, with explicit scaling.
 
     ``ofm_scale`` states the result's scale (and leaves the inputs unscaled); without it all
-    scales follow from the links' real scales. Links with the zero points that the hardware
-    would not subtract are cleared. Raises KeyError for a kernel kind without scaling rule only
-    where conv-like kinds lack weights.
+    scales follow from the links' real scales. Zero points that the reference does not apply are
+    dropped from the links.
     """
     added = WorkOp(
         kind=kind,
@@ -172,11 +171,6 @@ def copy(
 ) -> WorkOp:
     """Add a copy (slices and steps stand on the links)."""
     return add_kernel(graph, op, KernelKind.MEMORY_COPY, [source], result, rounding=rounding)
-
-
-def sliced(link: Link, offset: Shape, shape: Shape) -> Link:
-    """Return ``link`` narrowed to a region of its view."""
-    return replace(link, slice_offset=offset, slice_shape=shape)
 
 
 def clear_zero_points(op: WorkOp) -> None:

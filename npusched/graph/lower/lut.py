@@ -8,6 +8,7 @@ Sources: Vela 5.2.0, ``compiler/tflite_graph_optimiser*.cpp``, ``compiler/lut_ut
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -57,6 +58,7 @@ _RSQRT_SHIFT: Final = 20
 # --- 8-bit tables --------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=64)
 def table8(
     function: RealFunction,
     *,
@@ -224,6 +226,7 @@ def _rsqrt_entry(index: int) -> int:
 # --- 16-bit interpolating tables -----------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=64)
 def table16(
     function: RealFunction,
     *,
@@ -293,6 +296,7 @@ def rsqrt32(ofm_scale: float) -> RealFunction:
     return rsqrt
 
 
+@functools.lru_cache(maxsize=64)
 def sigmoid_tanh16(*, tanh: bool) -> Table:
     """U85 table for int16 LOGISTIC and TANH: TFLite's sigmoid table, odd around 0.
 
@@ -327,6 +331,7 @@ def arg_max16(depth: int) -> Table:
 # --- softmax -------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=64)
 def softmax_exp8(beta: float, ifm_scale: float) -> Table:
     """int32 table of ``exp`` in Q0.31 for differences -255 .. 0 (8-bit softmax)."""
     integer_bits, signed_bits = 5, 31
@@ -347,6 +352,7 @@ def softmax_exp8(beta: float, ifm_scale: float) -> Table:
     return tuple(entries)
 
 
+@functools.lru_cache(maxsize=64)
 def softmax_exp16() -> Table:
     """Table of ``exp`` over [-range, 0] for int16 softmax (input offset by 32767)."""
     return table16(
@@ -359,6 +365,7 @@ def softmax_exp16() -> Table:
     )
 
 
+@functools.lru_cache(maxsize=64)
 def softmax_reciprocal16() -> Table:
     """Table of ``1 / (1 + x)`` over [0, 1] for int16 softmax (input offset by -32768)."""
     return table16(
