@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from npusched.cost.blocks import find_block
+from npusched.cost.blocks_u55 import unpermuted
 from npusched.cost.kinds import ACTIVATIONS
 from npusched.cost.op_cost import Staging, op_cost, slack_of, staged_slack_of
 from npusched.cost.transfers import weight_refetches
@@ -83,7 +84,9 @@ class VelaRow:
 
     @property
     def last_slice_depth(self) -> int:
-        """Channels of the last depth slice."""
+        """Channels of the last depth slice; all of them, untransposed, if a transpose is fused."""
+        if self.op.transpose is not None:
+            return unpermuted(self.op.written.shape, self.op.transpose)[3]
         return self.depth_slices[-1] - self.depth_slices[-2]
 
 
@@ -97,8 +100,13 @@ def read_rows(database: DebugDatabase, target: Target) -> tuple[VelaRow, ...]:
 
 
 def row_slack(target: Target, row: VelaRow) -> int:
-    """Cycles that a row lends to the next one's DMA (VELA_SPEC_2 §5)."""
-    if row.block is None:
+    """Cycles that a row lends to the next one's DMA (VELA_SPEC_2 §5).
+
+    An inserted input copy lends none: Vela 5.2.0 (scheduler.cpp, CreateInitialSchedule) leaves its
+    cycles unset, unless a cascade costs it anew.
+    """
+    is_copy = row.name.startswith(_INPUT_COPY)
+    if row.block is None or (is_copy and row.cascade == 0):
         return 0
     if row.staged:
         return staged_slack_of(
@@ -117,7 +125,7 @@ def row_slack(target: Target, row: VelaRow) -> int:
         basis=Basis.VELA,
         block=row.block,
         ifm_staged=row.ifm_staged,
-        ofm_staged=row.name.startswith(_INPUT_COPY),
+        ofm_staged=is_copy,
     )
 
 
