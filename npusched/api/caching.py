@@ -1,18 +1,22 @@
-"""The cache of Vela results, for people."""
+"""The cache of Vela results."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
-def cache_info() -> str:
-    """One line: how many results, how many bytes, where."""
+if TYPE_CHECKING:
+    from npusched.vela.cache import CacheInfo
+
+
+def cache_info() -> CacheInfo:
+    """Where the cache is, how many results it holds, their size and the bound on it."""
     from npusched.vela.cache import cache_info as info
 
-    found = info()
-    return f"{found.entries} Vela results, {found.size_bytes} bytes, in {found.folder}"
+    return info()
 
 
-def cache_clear() -> str:
-    """Delete all results; one line that says how many there were."""
+def cache_clear() -> int:
+    """Delete all results; return how many there were."""
     from npusched.vela.cache import clear_cache
 
-    return f"{clear_cache()} Vela results deleted"
+    return clear_cache()

@@ -5,15 +5,30 @@ Heavy imports happen inside the commands, so that ``--version`` and ``--help`` s
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import click
 
 from npusched import __version__
-from npusched.cli.options import PLAN_FORMATS, common_options, output_option, target_options
-from npusched.cli.output import print_warning, use_colour, write_file, write_result
-from npusched.cli.parse import TargetArguments, parse_shapes, read_bytes
+from npusched.cli.options import (
+    PLAN_FORMATS,
+    common_options,
+    format_option,
+    output_option,
+    target_options,
+)
+from npusched.cli.output import (
+    STDOUT,
+    print_note,
+    print_warning,
+    terminal_width,
+    use_colour,
+    write_file,
+    write_result,
+)
+from npusched.cli.parse import TargetArguments, display_name, parse_shapes, read_bytes
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -23,12 +38,18 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 def app() -> None:
     r"""Plan quantised TFLite models on Arm Ethos-U NPUs.
 
-    MODEL is a .tflite file, or demo:NAME for a built-in one.
+    MODEL is a .tflite file, or demo:NAME for a built-in one. Results go to stdout, everything else
+    to stderr.
 
     \b
-    npusched plan model.tflite --config ethos-u55-128
-    npusched plan demo:mobilenet --config ethos-u55-128 --sram 64KiB
-    npusched configs ethos-u85-256
+    Examples:
+      npusched plan model.tflite --config ethos-u55-128
+      npusched plan demo:mobilenet --config ethos-u55-128 --sram 64KiB
+      npusched configs ethos-u85-256
+
+    \b
+    Exit codes: 0 ok; 1 no plan fits the budget; 2 bad usage, file or
+    configuration; 3 internal error or a broken installation.
     """
 
 
@@ -46,7 +67,7 @@ def app() -> None:
 @click.option(
     "--lambda",
     "lambda_",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(min=0, max=1e9),
     default=0.1,
     show_default=True,
     metavar="X",
@@ -57,7 +78,7 @@ def app() -> None:
     "--input-shape",
     "input_shapes",
     multiple=True,
-    metavar="NAME=1,96,96,3",
+    metavar="NAME=N,N,...",
     help="Shape of a dynamic input (repeat for more).",
 )
 @click.option("--no-vela", is_flag=True, help="Do not ask Vela for exact weight sizes.")
@@ -69,14 +90,7 @@ def app() -> None:
     show_default=True,
     help="Ops to list in the text form.",
 )
-@click.option(
-    "--format",
-    "-f",
-    "format_",
-    type=click.Choice(PLAN_FORMATS),
-    default="text",
-    show_default=True,
-)
+@format_option(PLAN_FORMATS)
 @output_option
 @common_options
 def plan(
@@ -93,18 +107,26 @@ def plan(
     format_: str,
     output: Path | None,
 ) -> int:
-    r"""Show how MODEL runs on a target, within an SRAM budget.
+    r"""Show how MODEL runs on a target, and the best way within an SRAM budget.
+
+    --sram limits the arena with graph inputs and outputs (memory mode Shared_Sram), the arena and
+    the constants (Sram_Only), or the staging cache (Dedicated_Sram). If no plan fits, the error
+    names the smallest budget that does (exit code 1).
 
     \b
-    npusched plan model.tflite -c ethos-u55-128
-    npusched plan model.tflite -c ethos-u65-256 --sram 32KiB --format json -o plan.json
+    Examples:
+      npusched plan model.tflite -c ethos-u55-128
+      npusched plan model.tflite -c ethos-u65-256 --sram 32KiB --format json -o plan.json
+      npusched plan model.tflite -c ethos-u55-128 --clock 400MHz --derate sram=0.5
+      npusched plan model.tflite -c ethos-u55-128 --vela-config my.ini \
+          --system-config S --memory-mode M
     """
     from npusched import api
     from npusched.report import render_json, render_text
 
     report = api.plan_report(
         read_bytes(model),
-        name=model,
+        name=display_name(model),
         target=target_arguments.load(),
         sram=sram,
         objective=objective,
@@ -117,31 +139,41 @@ def plan(
     for warning in report.warnings:
         print_warning(warning)
     if format_ == "json":
-        write_result(render_json(report), output)
-    else:
-        colour = output is None and use_colour(sys.stdout.isatty())
-        write_result(render_text(report, colour=colour, top=top), output)
+        write_result(render_json(report), output, is_json=True)
+        return 0
+    to_stdout = output is None or output == STDOUT
+    colour = to_stdout and use_colour(sys.stdout)
+    width = terminal_width(sys.stdout) if to_stdout else 100
+    write_result(render_text(report, width=width, colour=colour, top=top), output)
     return 0
 
 
 @app.command()
 @click.argument("name", required=False)
-@click.option("--format", "-f", "format_", type=click.Choice(["text", "json"]), default="text")
+@format_option(["text", "json"])
 @output_option
 @common_options
 def configs(name: str | None, format_: str, output: Path | None) -> int:
     r"""List the targets, or show one with the source of every number.
 
+    NAME is one of the list, or a .toml file of yours.
+
     \b
-    npusched configs
-    npusched configs ethos-u65-256
+    Examples:
+      npusched configs
+      npusched configs ethos-u65-256
+      npusched configs boards/mine.toml --format json
     """
     from npusched.report import render_config, render_config_list
 
+    as_json = format_ == "json"
+    to_stdout = output is None or output == STDOUT
+    width = terminal_width(sys.stdout) if to_stdout else 100
     if name is None:
-        write_result(render_config_list(as_json=format_ == "json"), output)
+        text = render_config_list(as_json=as_json, width=width)
     else:
-        write_result(render_config(name, as_json=format_ == "json"), output)
+        text = render_config(name, as_json=as_json, width=width)
+    write_result(text, output, is_json=as_json)
     return 0
 
 
@@ -152,20 +184,23 @@ def configs(name: str | None, format_: str, output: Path | None) -> int:
 def demo(name: str | None, output: Path | None) -> int:
     r"""Write the built-in model NAME, or list the names.
 
+    The models have known architectures and deterministic weights; the file is the same on every
+    machine. demo:NAME stands for them wherever a MODEL is expected.
+
     \b
-    npusched demo
-    npusched demo mobilenet -o mobilenet.tflite
+    Examples:
+      npusched demo
+      npusched demo mobilenet -o mobilenet.tflite
+      npusched demo chain:300 -o chain.tflite
     """
     from npusched.demos import demo as build_demo
     from npusched.demos import demo_names
 
     if name is None:
-        write_result("\n".join(demo_names()), output)
+        write_result("\n".join((*demo_names(), "chain:N")), output)
         return 0
     content = build_demo(name)
-    if output is None:
-        raise click.UsageError("a model is binary: say where to write it with -o FILE")
-    write_file(output, content)
+    write_file(_file_wanted(output), content)
     return 0
 
 
@@ -179,38 +214,109 @@ def fold(model: str, output: Path | None) -> int:
     Folding moves a rounding step, so results may change by some LSB: it is never done silently.
 
     \b
-    npusched fold model.tflite -o folded.tflite
+    Examples:
+      npusched fold model.tflite -o folded.tflite
     """
     from npusched import api
 
-    if output is None:
-        raise click.UsageError("a model is binary: say where to write it with -o FILE")
-    result = api.fold(read_bytes(model), name=model)
+    output = _file_wanted(output)
+    result = api.fold(read_bytes(model), name=display_name(model))
     write_file(output, result.content)
-    sys.stderr.write(result.summary + "\n")
+    print_note(result.summary)
     return 0
 
 
-@app.group()
-def cache() -> None:
-    """Look at or empty the cache of Vela results."""
+def _file_wanted(output: Path | None) -> Path:
+    if output is None:
+        raise click.UsageError("a model is binary: say where to write it with -o FILE")
+    return output
+
+
+@app.group(invoke_without_command=True)
+@click.pass_context
+def cache(context: click.Context) -> int:
+    r"""Look at or empty the cache of Vela results.
+
+    It is in $NPUSCHED_CACHE_DIR, else in $XDG_CACHE_HOME/npusched, else in ~/.cache/npusched.
+
+    \b
+    Examples:
+      npusched cache info
+      npusched cache clear
+    """
+    return _show_cache("text") if context.invoked_subcommand is None else 0
 
 
 @cache.command("info")
+@format_option(["text", "json"])
 @common_options
-def cache_info() -> int:
-    """Show where the cache is and how large it is."""
-    from npusched import api
+def cache_info(format_: str) -> int:
+    r"""Show where the cache is and how large it is.
 
-    write_result(api.cache_info(), None)
-    return 0
+    \b
+    Examples:
+      npusched cache info --format json
+    """
+    return _show_cache(format_)
 
 
 @cache.command("clear")
 @common_options
 def cache_clear() -> int:
-    """Delete all cached Vela results."""
-    from npusched import api
+    r"""Delete all cached Vela results.
 
-    write_result(api.cache_clear(), None)
+    \b
+    Examples:
+      npusched cache clear
+    """
+    from npusched import api
+    from npusched.report.units import plural
+
+    write_result(f"{plural(api.cache_clear(), 'Vela result')} deleted", None)
     return 0
+
+
+def _show_cache(format_: str) -> int:
+    from npusched import api
+    from npusched.report.units import human_bytes, plural
+
+    info = api.cache_info()
+    if format_ == "json":
+        form = {
+            "folder": str(info.folder),
+            "entries": info.entries,
+            "size_bytes": info.size_bytes,
+            "limit_bytes": info.limit_bytes,
+        }
+        write_result(json.dumps(form, indent=2), None, is_json=True)
+        return 0
+    write_result(
+        f"{plural(info.entries, 'Vela result')}, {human_bytes(info.size_bytes)} of at most "
+        f"{human_bytes(info.limit_bytes)}, in {info.folder}",
+        None,
+    )
+    return 0
+
+
+@app.command()
+@format_option(["text", "json"])
+@output_option
+@common_options
+def doctor(format_: str, output: Path | None) -> int:
+    r"""Check the installation: Python, targets, Vela, cache, optional parts.
+
+    Exit code 3 if something fails that a plan needs.
+
+    \b
+    Examples:
+      npusched doctor
+    """
+    from npusched.cli.doctor import examine, render_checks
+
+    checks = examine()
+    if format_ == "json":
+        form = {"checks": [check.as_dict() for check in checks]}
+        write_result(json.dumps(form, indent=2), output, is_json=True)
+    else:
+        write_result(render_checks(checks), output)
+    return 3 if any(check.state == "failed" for check in checks) else 0

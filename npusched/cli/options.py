@@ -65,6 +65,23 @@ def target_options(command: Callable[..., R]) -> Callable[..., R]:
     return wrapped
 
 
+def format_option(formats: list[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that adds ``--format`` as ``format_``; the first format is the default."""
+
+    def decorate(command: Callable[P, R]) -> Callable[P, R]:
+        return click.option(
+            "--format",
+            "-f",
+            "format_",
+            type=click.Choice(formats),
+            default=formats[0],
+            show_default=True,
+            help="json has exact figures, and errors as an object, too.",
+        )(command)
+
+    return decorate
+
+
 def output_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add ``-o FILE``."""
     return click.option(
@@ -72,7 +89,7 @@ def output_option(command: Callable[P, R]) -> Callable[P, R]:
         "-o",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Write the result here instead of to stdout.",
+        help="Write the result here (in one step) instead of to stdout.",
     )(command)
 
 

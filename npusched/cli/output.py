@@ -1,43 +1,111 @@
-"""Results to stdout or a file, errors to stderr, and what the process returns."""
+"""Results to stdout or a file, errors to stderr, on any terminal and any encoding."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import stat
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final, TextIO
 
 from npusched.errors import NpuschedError
 
+DEFAULT_WIDTH: Final = 100
+"""Columns of the text form in a file or a pipe."""
 
-def write_result(text: str, output: Path | None) -> None:
-    """Print ``text``, or write it to ``output`` in one step (temporary file, then rename)."""
-    if output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
+STDOUT: Final = Path("-")
+"""As the name of an output file: stdout."""
+
+_PLAIN: Final = str.maketrans(
+    {
+        **dict(zip("▁▂▃▄▅▆▇█", "_.:-=+*#", strict=True)),
+        "░": ".",
+        "×": "x",
+        "→": ">",
+        "·": "-",
+        "…": "~",
+        "µ": "u",
+        "λ": "lambda",
+    }
+)
+"""What stands for our own characters on a terminal that cannot show them; as wide as they are."""
+
+
+def write_result(text: str, output: Path | None, *, is_json: bool = False) -> None:
+    """Print ``text``, or write it (UTF-8) to ``output`` in one step.
+
+    Raises NpuschedError if it cannot be written; BrokenPipeError if the reader has gone.
+    """
+    text = text if text.endswith("\n") else text + "\n"
+    if output is not None and output != STDOUT:
+        write_file(output, text.encode(errors="backslashreplace"))
         return
-    write_file(output, (text if text.endswith("\n") else text + "\n").encode())
+    try:
+        sys.stdout.write(showable(text, sys.stdout, is_json=is_json))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NpuschedError("cannot write to stdout", error.strerror or str(error)) from error
+
+
+def showable(text: str, stream: TextIO, *, is_json: bool = False) -> str:
+    """Return ``text`` so that the stream's encoding can take it; JSON stays the same value."""
+    encoding = stream.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        if is_json:
+            return _ascii_json(text)
+        return text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
+def _ascii_json(text: str) -> str:
+    """Escape all that is not ASCII: in JSON such characters only occur inside strings."""
+    return "".join(c if c.isascii() else json.dumps(c)[1:-1] for c in text)
 
 
 def write_file(output: Path, content: bytes) -> None:
-    """Write a file so that nobody ever sees half of it. Raises NpuschedError if it cannot."""
+    """Write a file so that nobody ever sees half of it.
+
+    A link is followed, an existing file keeps its mode, and a device or pipe is written to rather
+    than replaced. ``-`` is stdout. Raises NpuschedError if it cannot be written.
+    """
+    if output == STDOUT:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
     try:
-        handle, temporary = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, output)
-        except OSError:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
+        target = output.resolve()
+        mode = target.stat().st_mode if target.exists() else None
+        if mode is not None and not stat.S_ISREG(mode):
+            target.write_bytes(content)
+        else:
+            _replace(target, content, 0o666 & ~_umask() if mode is None else stat.S_IMODE(mode))
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else ""
         raise NpuschedError(
             f"cannot write {output}",
-            error.strerror or str(error),
-            "name a file in a folder that exists and may be written to with -o",
+            reason or str(error),
+            "name a file with -o in a folder that exists and may be written to",
+            path=str(output),
         ) from error
+
+
+def _replace(target: Path, content: bytes, mode: int) -> None:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".npusched-")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def _umask() -> int:
@@ -47,25 +115,41 @@ def _umask() -> int:
 
 
 def print_error(error: NpuschedError, *, as_json: bool) -> None:
-    """One line what, one why, one hint on stderr; with ``as_json`` also the object on stdout."""
-    sys.stderr.write(f"error: {error.what}\n")
-    if error.why:
-        sys.stderr.write(f"  why: {error.why}\n")
-    if error.hint:
-        sys.stderr.write(f"  hint: {error.hint}\n")
+    """What, why and hint on stderr; with ``as_json`` the object on stdout."""
+    from npusched.report import render_error
+
+    text = render_error(error, width=terminal_width(sys.stderr), colour=use_colour(sys.stderr))
+    sys.stderr.write(showable(text, sys.stderr))
     if as_json:
-        sys.stdout.write(json.dumps({"error": error.as_dict()}, indent=2) + "\n")
+        form = json.dumps({"error": error.as_dict()}, indent=2)
+        sys.stdout.write(form + "\n")
+        sys.stdout.flush()
+
+
+def print_note(text: str) -> None:
+    """Progress or a summary, one line on stderr."""
+    sys.stderr.write(showable(text + "\n", sys.stderr))
 
 
 def print_warning(text: str) -> None:
-    """One line on stderr."""
-    sys.stderr.write(f"warning: {text}\n")
+    """One warning on stderr."""
+    from npusched.report import render_warning
+
+    shown = render_warning(text, width=terminal_width(sys.stderr), colour=use_colour(sys.stderr))
+    sys.stderr.write(showable(shown, sys.stderr))
 
 
-def use_colour(stream_is_terminal: bool) -> bool:
-    """Colour only on a terminal that wants it (NO_COLOR, FORCE_COLOR, TERM=dumb)."""
+def terminal_width(stream: TextIO) -> int:
+    """Columns: $COLUMNS, else the terminal's, else ``DEFAULT_WIDTH`` (also for files and pipes)."""
+    if not os.environ.get("COLUMNS", "").isdigit() and not stream.isatty():
+        return DEFAULT_WIDTH
+    return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+
+
+def use_colour(stream: TextIO) -> bool:
+    """Colour only on a terminal that wants it (NO_COLOR, then FORCE_COLOR, then TERM=dumb)."""
     if os.environ.get("NO_COLOR"):
         return False
-    if os.environ.get("FORCE_COLOR"):
+    if os.environ.get("FORCE_COLOR", "") not in ("", "0"):
         return True
-    return stream_is_terminal and os.environ.get("TERM", "") != "dumb"
+    return stream.isatty() and os.environ.get("TERM", "") != "dumb"

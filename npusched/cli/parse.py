@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,8 +37,15 @@ class TargetArguments:
             memory_mode=self.memory_mode,
             vela_config=self.vela_config,
             clock_hz=None if self.clock is None else parse_frequency(self.clock),
-            derate=dict(parse_derate(text) for text in self.derate),
+            derate=parse_derate(self.derate),
         )
+
+
+def display_name(model: str) -> str:
+    """What a model is called in results: the file's name without its folder, valid Unicode."""
+    if model.startswith(DEMO_PREFIX):
+        return model
+    return os.fsencode(os.path.basename(model) or model).decode(errors="replace")
 
 
 def read_bytes(model: str) -> bytes:

@@ -117,12 +117,20 @@ def model_facts(model: Model, subgraph: int) -> ModelFacts:
         subgraph=subgraph,
         op_count=len(graph.ops),
         op_counts=dict(sorted(counts.items())),
+        tensor_types=_tensor_types(graph),
         macs=sum(source_macs(graph, op) for op in graph.ops),
         const_bytes=model.const_bytes,
         naive_peak_bytes=peak,
         naive_peak_op=where,
         notes=model.notes,
     )
+
+
+def _tensor_types(graph: Subgraph) -> dict[str, int]:
+    """Graph inputs and results by element type, the most common first."""
+    computed = {*graph.inputs, *(t for op in graph.ops for t in op.outputs if t >= 0)}
+    counts = Counter(graph.tensors[t].dtype.label for t in computed)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def latency_s(target: Target, graph: OpGraph, amounts: Amounts) -> float:

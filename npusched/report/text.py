@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import StringIO
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Final
 
-from npusched.report.types import OpFacts, PlanReport, SegmentFacts, SourceOp
+from npusched.report.layout import Line, Span, flow, line, paint, wrap
+from npusched.report.text_tables import (
+    chain_lines,
+    fallback_lines,
+    kernel_label,
+    level_lines,
+    op_lines,
+)
+from npusched.report.types import AllocationFacts, PlanReport
 from npusched.report.units import (
     group_digits,
     human_bytes,
@@ -16,15 +24,27 @@ from npusched.report.units import (
     human_seconds,
     percent,
     plain_text,
+    plural,
     short_name,
 )
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
+SPARKS: Final = "▁▂▃▄▅▆▇█"
+DEFAULT_TOP: Final = 6
+MAX_LINES: Final = 40
+"""Most lines of the text form, unless the user asks for more ops."""
 
-SPARKS = "▁▂▃▄▅▆▇█"
-DEFAULT_TOP = 6
+BAR: Final = 16
+"""Cells of the bar that shows how full the budget is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many rows each list may have."""
+
+    ops: int
+    chains: int
+    fallbacks: int
+    advice: int
 
 
 def render_text(
@@ -32,124 +52,238 @@ def render_text(
 ) -> str:
     """Return the plan as text: header, verdict, SRAM over time, ops, chains, fallbacks, advice.
 
-    ``top`` ops, chains and fallbacks are listed; what is left out is counted. At most 40 lines
-    for the default ``top``.
+    ``top`` ops are listed; what is left out is counted. At most ``MAX_LINES`` lines at ``width``
+    80 and above for the default ``top``; lists shrink until that holds.
     """
-    console, buffer = _console(width, colour)
-    for part in (
-        _header(report),
-        _verdict(report),
-        _levels(report),
-        _top_ops(report, top),
-        _chains(report, top),
-        _fallbacks(report, top),
-        _advice(report),
-        _footer(report),
-    ):
-        for item in part:
-            console.print(item)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    width = max(width, 40)
+    limits = Limits(ops=top, chains=4, fallbacks=4, advice=3)
+    lines = _lines(report, limits, width)
+    while len(lines) > MAX_LINES and (smaller := _smaller(limits, top)) is not None:
+        limits = smaller
+        lines = _lines(report, limits, width)
+    return paint(lines, width=width, colour=colour)
 
 
-def _console(width: int, colour: bool) -> tuple[Console, StringIO]:
-    from rich.console import Console
-
-    buffer = StringIO()
-    console = Console(
-        file=buffer,
-        width=width,
-        force_terminal=colour,
-        no_color=not colour,
-        color_system="standard" if colour else None,
-        highlight=False,
-        markup=True,
-        emoji=False,
-        soft_wrap=False,
-    )
-    return console, buffer
-
-
-def _safe(text: str, limit: int = 60) -> str:
-    """Text from a model file: harmless to the terminal and to rich's markup."""
-    return plain_text(text, limit).replace("[", "\\[")
+def _smaller(limits: Limits, top: int) -> Limits | None:
+    """Shorten the longest list by one; the ops stay as they are if the user chose their number."""
+    lists = {"chains": limits.chains, "fallbacks": limits.fallbacks, "advice": limits.advice}
+    least = 1
+    if top <= DEFAULT_TOP:
+        lists["ops"] = limits.ops - 2
+    name = max(lists, key=lambda key: lists[key])
+    if lists[name] <= least:
+        return None
+    values = {
+        "ops": limits.ops,
+        "chains": limits.chains,
+        "fallbacks": limits.fallbacks,
+        "advice": limits.advice,
+    }
+    values[name] -= 1
+    return Limits(**values)
 
 
-def _header(report: PlanReport) -> list[RenderableType]:
-    model, target = report.model, report.target
-    const = target.const
-    kinds = {t.dtype for t in report.ops if t.placement == "npu"} or {t.dtype for t in report.ops}
-    lines: list[RenderableType] = [
-        f"[bold]{_safe(model.name, 48)}[/bold]   {model.op_count} ops · "
-        f"{human_count(model.macs)} MAC · {'/'.join(sorted(kinds))} · sha256 {model.sha256[:8]}"
+def _lines(report: PlanReport, limits: Limits, width: int) -> list[Line]:
+    sections = [
+        _header(report, width),
+        _verdict(report, width),
+        level_lines(report, width),
+        op_lines(report, width, limits.ops),
+        chain_lines(report, width, limits.chains),
+        fallback_lines(report, width, limits.fallbacks),
+        _advice(report, width, limits.advice),
+        _footer(report, width),
     ]
-    where = (
-        f"{target.memory_mode.value} · constants in {const.name} "
-        f"({const.bandwidth_bytes_per_cycle:g} B/cycle) · "
-        f"arena in {target.arena.name} ({target.arena.bandwidth_bytes_per_cycle:g} B/cycle)"
-    )
-    lines.append(f"{target.name} @ {human_frequency(target.clock_hz)} · {where}")
+    lines: list[Line] = []
+    for section in sections:
+        if section:
+            lines += [*([line("")] if lines else []), *section]
     return lines
 
 
-def _verdict(report: PlanReport) -> list[RenderableType]:
+def _header(report: PlanReport, width: int) -> list[Line]:
+    model, target = report.model, report.target
+    first: list[str | Span] = [
+        (plain_text(model.name, 48), "bold"),
+        plural(model.op_count, "op"),
+        f"{human_count(model.macs)} MAC",
+        _types(report),
+        human_bytes(model.size_bytes),
+        f"sha256 {model.sha256[:8]}",
+    ]
+    second = [f"{plain_text(target.name, 40)} @ {human_frequency(target.clock_hz)}"]
+    if target.accelerator is not None:
+        mode = target.memory_mode_name or target.memory_mode.value
+        second += [plain_text(target.system_config, 40), plain_text(mode, 40)]
+    return [*flow([part for part in first if part], width), *flow(second, width)]
+
+
+def _types(report: PlanReport) -> str:
+    """Element types of the computed tensors, the most common first."""
+    counts = report.model.tensor_types
+    types = sorted(counts.keys() - {"resource", "variant"}, key=lambda name: -counts[name])
+    return "/".join(types[:3]) + ("/…" if len(types) > 3 else "")
+
+
+def _verdict(report: PlanReport, width: int) -> list[Line]:
     totals = report.totals
-    energy = totals.energy_nj
-    rate = 1 / totals.latency_s if totals.latency_s else 0.0
-    lines: list[RenderableType] = [""]
-    lines.append(
-        f"  latency  {human_seconds(totals.latency_s):>9}  ({human_count(rate)} inf/s)   "
-        f"{group_digits(totals.cycles)} NPU cycles"
-        + (f" + {group_digits(totals.cpu_cycles)} CPU" if totals.cpu_cycles else "")
-        + "   [dim]\\[predicted][/dim]"
-    )
-    if report.budget_bytes is None:
-        lines.append(
-            f"  SRAM     {human_bytes(totals.sram_peak_bytes):>9}  no limit given or known"
-        )
-    else:
-        share = totals.sram_peak_bytes / report.budget_bytes if report.budget_bytes else 0.0
-        filled = min(20, round(20 * share))
-        word = "fits" if report.verdict == "fits" else "capacity"
-        lines.append(
-            f"  SRAM     {human_bytes(totals.sram_peak_bytes):>9}  of "
-            f"{human_bytes(report.budget_bytes)} {'█' * filled}{'░' * (20 - filled)} "
-            f"{100 * share:.0f} %  [bold green]{word}[/bold green]"
-        )
-    lines.append(
-        f"  energy   {human_energy(energy.typical):>9}  ({human_energy(energy.low)} … "
-        f"{human_energy(energy.high)}, order of magnitude)"
-    )
-    lines.append(
-        f"  traffic  DRAM {human_bytes(totals.dram_bytes)} · flash "
-        f"{human_bytes(totals.flash_bytes)} · SRAM {human_bytes(totals.sram_bytes)} per inference; "
-        f"constants {human_bytes(totals.constant_bytes)}"
-    )
-    lines.append(f"  ops      {_placement_line(report)}")
-    live = report.live_sram_bytes
-    if any(live):
-        peak = live.index(max(live))
-        lines.append(
-            f"  SRAM/t   {_spark(live)}  peak at {_segment_name(report, report.segments[peak])}"
-        )
-    return lines
+    low, high = human_energy(totals.energy_nj.low), human_energy(totals.energy_nj.high)
+    interval = [f"{low} … {high}, an order of magnitude"]
+    return [
+        *_fact("latency", human_seconds(totals.latency_s), _speed(report), width),
+        _sram(report),
+        *_fact("energy", human_energy(totals.energy_nj.typical), interval, width),
+        *_fact("traffic", "", _traffic(report), width),
+        *_fact("ops", "", _placements(report), width),
+        *_over_time(report, width),
+    ]
 
 
-def _placement_line(report: PlanReport) -> str:
+def _fact(title: str, value: str, parts: Sequence[str], width: int) -> list[Line]:
+    """One row of the verdict; what does not fit goes on below its own beginning."""
+    head = f"  {title:<8} {value:>9}  " if value else f"  {title:<8} "
+    rows = flow(parts, max(24, width - len(head)))
+    return [line(head if k == 0 else " " * len(head), *row) for k, row in enumerate(rows)]
+
+
+def _speed(report: PlanReport) -> list[str]:
+    totals, target = report.totals, report.target
+    parts = []
+    if target.accelerator is not None:
+        parts.append(f"{group_digits(totals.cycles)} NPU cycles")
+    if totals.cpu_cycles:
+        parts.append(f"{group_digits(totals.cpu_cycles)} CPU cycles")
+    if totals.latency_s:
+        parts.append(f"{human_count(1 / totals.latency_s)} inferences/s")
+    if target.accelerator is not None and totals.cycles:
+        done = sum(op.macs for op in report.ops if op.placement == "npu")
+        parts.append(
+            f"MACs busy {percent(done, totals.cycles * target.accelerator.macs_per_cycle)}"
+        )
+    return parts
+
+
+def _sram(report: PlanReport) -> Line:
+    """Peak against budget or capacity, and what the figure counts."""
+    peak, budget = report.totals.sram_peak_bytes, report.budget_bytes
+    head = f"  {'SRAM':<8} {human_bytes(peak):>9}  "
+    counted = _counted(report)
+    if budget is None:
+        return line(head, f"{counted}; no --sram given, capacity not known")
+    share = peak / budget if budget else 0.0
+    filled = min(BAR, round(BAR * share))
+    bar = "█" * filled + "░" * (BAR - filled)
+    if report.verdict == "fits":
+        return line(
+            head,
+            f"{bar} {100 * share:.0f} % of {human_bytes(budget)}: ",
+            ("fits", "good"),
+            f" · {counted}",
+        )
+    return line(head, f"{bar} {100 * share:.0f} % of {human_bytes(budget)} there is · {counted}")
+
+
+def _counted(report: PlanReport) -> str:
+    """What the SRAM figure counts in this memory mode (DESIGN, "Planning")."""
+    target = report.target
+    roles = target.roles
+    if roles.cache != roles.arena:
+        arena = _high_water(report.allocation, roles.arena)
+        return f"cache; arena in {plain_text(roles.arena, 16)} {human_bytes(arena)}"
+    if roles.const == roles.arena:
+        return f"arena + {human_bytes(report.totals.constant_bytes)} constants"
+    return "arena"
+
+
+def _high_water(allocation: Sequence[AllocationFacts], memory: str) -> int:
+    ends = [item.offset + item.size_bytes for item in allocation if item.memory == memory]
+    return max(ends, default=0)
+
+
+def _traffic(report: PlanReport) -> list[str]:
+    """Bytes per inference of each memory that is used, its bandwidth, and what lies in it."""
+    target = report.target
+    moved: dict[str, int] = {}
+    for op in report.ops:
+        for name, count in (*op.bytes_read.items(), *op.bytes_written.items()):
+            moved[name] = moved.get(name, 0) + count
+    constants = f"constants {human_bytes(report.totals.constant_bytes)}"
+    roles = {constants: target.roles.const, "arena": target.roles.arena}
+    if target.roles.cache != target.roles.arena:
+        roles["cache"] = target.roles.cache
+    parts = []
+    for memory in target.memories:
+        uses = [use for use, where in roles.items() if where == memory.name]
+        if uses or moved.get(memory.name):
+            parts.append(
+                f"{plain_text(memory.name, 16)} {human_bytes(moved.get(memory.name, 0))} at "
+                f"{memory.bandwidth_bytes_per_cycle:.3g} B/cycle ({', '.join(uses)})"
+            )
+    return parts
+
+
+def _placements(report: PlanReport) -> list[str]:
     count = dict.fromkeys(("npu", "cpu", "view", "folded"), 0)
     for op in report.source_ops:
         count[op.placement] += 1
-    text = f"NPU {count['npu']} / CPU {count['cpu']}"
-    extra = [f"{count[k]} {k}s" for k in ("view",) if count[k]]
-    extra += [f"{count['folded']} folded"] if count["folded"] else []
     calls = report.totals.npu_invocations
-    tail = f" ({', '.join(extra)})" if extra else ""
-    return (
-        f"{text}{tail} · {report.totals.dispatches} kernels · "
-        f"{calls} NPU call{'' if calls == 1 else 's'}"
+    parts = []
+    if report.target.accelerator is not None:
+        parts.append(f"{count['npu']} on the NPU" + (f" in {plural(calls, 'call')}" * bool(calls)))
+    if count["cpu"] or not parts:
+        parts.append(f"{count['cpu']} on the CPU")
+    parts += [plural(count["view"], "view")] if count["view"] else []
+    parts += [f"{count['folded']} folded"] if count["folded"] else []
+    return [*parts, plural(report.totals.dispatches, "kernel call")]
+
+
+def _over_time(report: PlanReport, width: int) -> list[Line]:
+    """The budget memory per step as a row of bars, and what lives at the peak."""
+    live = report.live_sram_bytes
+    if not any(live):
+        return []
+    peak = live.index(max(live))
+    bars = _spark(live, min(60, width - 12))
+    alive = [
+        item
+        for item in report.allocation
+        if item.memory == report.budget_memory and item.first_step <= peak < item.end_step
+    ]
+    alive.sort(key=lambda item: -item.size_bytes)
+    parts = [
+        f"{human_bytes(item.size_bytes)} {_KINDS[item.kind]}{short_name(item.tensor)}"
+        for item in alive[:2]
+    ]
+    if len(alive) > 2:
+        rest = sum(item.size_bytes for item in alive[2:])
+        parts.append(f"{human_bytes(rest)} in {len(alive) - 2} more")
+    padding = sum(item.size_bytes - item.logical_bytes for item in alive)
+    if parts and 20 * padding > live[peak]:
+        parts[-1] += f"; {human_bytes(padding)} of it pads channels to 16"
+    head = f"  peak     at {_segment_name(report, peak)}: "
+    rows = flow(
+        [head + part if k == 0 else part for k, part in enumerate(parts)], width, separator=" + "
     )
+    return [
+        line(f"  {'SRAM/t':<8} ", (bars, "mark")),
+        *rows[:1],
+        *(line(" " * 11 + "+ ", *row) for row in rows[1:2]),
+    ]
 
 
-def _spark(values: Sequence[int], width: int = 48) -> str:
+_KINDS: Final = {"feature_map": "", "rolling": "rows of ", "weights": "", "lut": "table of "}
+
+
+def _segment_name(report: PlanReport, index: int) -> str:
+    segment = report.segments[index]
+    if not segment.source_ops:
+        return "the start"
+    first, last = segment.source_ops[0][1], segment.source_ops[-1][1]
+    kind = kernel_label(report.ops[segment.ops[0]])
+    return f"#{first} {kind}" if first == last else f"#{first}-#{last}"
+
+
+def _spark(values: Sequence[int], width: int) -> str:
     """Largest value of each column as a bar; narrower than ``width`` for few values."""
     columns = min(width, len(values))
     top = max(values)
@@ -161,133 +295,33 @@ def _spark(values: Sequence[int], width: int = 48) -> str:
     return "".join(bars)
 
 
-def _levels(report: PlanReport) -> list[RenderableType]:
-    table = _table("fusion", "feature maps", "kernels", "cycles", "energy")
-    for level in report.fusion_levels:
-        table.add_row(
-            _LEVEL_NAMES[level.level],
-            human_bytes(level.traffic_bytes),
-            str(level.dispatches),
-            group_digits(level.cycles),
-            human_energy(level.energy_nj.typical),
-        )
-    return ["", table]
-
-
-_LEVEL_NAMES = {
-    "as_stored": "as stored",
-    "L0": "L0 unfused",
-    "L1": "L1 converter",
-    "L2": "L2 NPU pass",
-    "L3": "L3 cascade",
-    "plan": "this plan",
-}
-
-
-def _top_ops(report: PlanReport, top: int) -> list[RenderableType]:
-    total = report.totals.cycles + report.totals.cpu_cycles
-    ranked = sorted(report.ops, key=lambda o: -(o.cycles + o.cpu_cycles))[:top]
-    if not ranked:
-        return []
-    table = _table("op", "out h×w×c", "cycles", "share", "bound by", "name")
-    for op in ranked:
-        cycles = op.cycles + op.cpu_cycles
-        table.add_row(
-            f"{_op_label(op)}{' on CPU' if op.placement == 'cpu' else ''}",
-            "×".join(str(d) for d in op.ofm_shape[1:]) or "scalar",
-            group_digits(cycles),
-            percent(cycles, total),
-            op.bound_by,
-            _safe(short_name(op.name), 28),
-        )
-    left = len(report.ops) - len(ranked)
-    return ["", table, f"  … {left} more kernels (--top N)"] if left else ["", table]
-
-
-def _op_label(op: OpFacts) -> str:
-    index = f"#{op.source_ops[0][1]} " if op.source_ops else ""
-    fused = f"+{'+'.join(op.fused)}" if op.fused else ""
-    times = f" ×{op.count}" if op.count > 1 else ""
-    return f"{index}{op.kind}{fused}{times}"
-
-
-def _segment_name(report: PlanReport, segment: SegmentFacts) -> str:
-    if not segment.source_ops:
-        return f"segment {segment.index}"
-    first, last = segment.source_ops[0][1], segment.source_ops[-1][1]
-    kind = report.ops[segment.ops[0]].kind
-    return f"#{first} {kind}" if first == last else f"#{first}-#{last}"
-
-
-def _chains(report: PlanReport, top: int) -> list[RenderableType]:
-    fused = [s for s in report.segments if len(s.ops) > 1]
-    if not fused:
-        return []
-    lines: list[RenderableType] = [""]
-    shown = sorted(fused, key=lambda s: s.cycles - s.unfused_cycles)[: min(top, 4)]
-    for segment in sorted(shown, key=lambda s: s.index):
-        change = segment.cycles - segment.unfused_cycles
-        lines.append(
-            f"  fused {_segment_name(report, segment)}: {len(segment.ops)} kernels, "
-            f"{segment.stripes} stripes of {segment.stripe_rows} rows, "
-            f"{human_bytes(segment.sram_bytes)} alive, {change:+,} cycles against unfused"
-        )
-    if len(fused) > len(shown):
-        lines.append(f"  … {len(fused) - len(shown)} more fused chains")
+def _advice(report: PlanReport, width: int, count: int) -> list[Line]:
+    lines = []
+    for item in report.advice[:count]:
+        rows = wrap(plain_text(item.message, 400), width - 2 - len(item.id) - 2)
+        lines.append(line("  ", (item.id, "mark"), "  ", *rows[0]))
+        lines += [line(" " * (4 + len(item.id)), *row) for row in rows[1:]]
     return lines
 
 
-def _fallbacks(report: PlanReport, top: int) -> list[RenderableType]:
-    groups: dict[tuple[str, str], list[SourceOp]] = {}
-    for op in report.source_ops:
-        if op.placement == "cpu" and op.cpu_reasons:
-            groups.setdefault((op.kind, op.cpu_reasons[0].text), []).append(op)
-    if not groups or report.target.accelerator is None:
-        return []
-    lines: list[RenderableType] = [""]
-    for (kind, text), ops in list(groups.items())[: min(top, 4)]:
-        places = ", ".join(f"#{op.index}" for op in ops[:3]) + (" …" if len(ops) > 3 else "")
-        lines.append(f"  [yellow]CPU[/yellow] {places} {kind}: {_safe(text, 70)}")
-    if len(groups) > 4:
-        lines.append(f"  … {len(groups) - 4} more reasons (--format json)")
-    return lines
-
-
-def _advice(report: PlanReport) -> list[RenderableType]:
-    if not report.advice:
-        return []
-    lines: list[RenderableType] = [""]
-    lines.extend(f"  [cyan]{a.id}[/cyan] {_safe(a.message, 160)}" for a in report.advice[:3])
-    return lines
-
-
-def _footer(report: PlanReport) -> list[RenderableType]:
+def _footer(report: PlanReport, width: int) -> list[Line]:
     bound = report.bound
-    weights = report.provenance.weights
-    vela = f"vela {report.vela_version}" if report.vela_version else "vela not used"
     proof = {
-        "optimal": "best plan",
-        "bounded": f"within {100 * bound.gap:.1f} % of the best plan",
-        "feasible": "a plan, not proven best,",
+        "optimal": "best plan of its scope",
+        "bounded": f"within {100 * bound.gap:.2g} % of the best plan of its scope",
+        "feasible": "a plan, not proven best in its scope",
     }[bound.proof]
+    weights = report.provenance.weights
+    version = f" by Vela {report.vela_version}" if report.vela_version else ""
+    sizes = "no encoded weights" if weights == "none" else f"weight sizes {weights}{version}"
     return [
-        "",
-        f"[dim]{proof} for {bound.scope}[/dim]",
-        f"[dim]npusched {report.npusched_version} · {vela} · weight sizes {weights} · "
-        f"cycles, bytes and energy predicted[/dim]",
+        *wrap(f"{proof}: {bound.scope}", width, style="dim"),
+        *flow(
+            [
+                (f"npusched {report.npusched_version}", "dim"),
+                (sizes, "dim"),
+                ("all figures predicted, none measured", "dim"),
+            ],
+            width,
+        ),
     ]
-
-
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=True, padding=(0, 0, 0, 2), show_edge=False)
-    for column in columns:
-        right = column in ("feature maps", "kernels", "cycles", "energy", "share")
-        table.add_column(
-            column,
-            justify="right" if right else "left",
-            no_wrap=True,
-            header_style="dim",
-        )
-    return table

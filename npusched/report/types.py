@@ -33,7 +33,8 @@ class ModelFacts(Published, frozen=True, kw_only=True):
 
     ``macs`` counts source ops (CPU ops included; conv, depthwise, transpose conv, fully
     connected, batch matmul, LSTM and SVDF only). ``naive_peak_bytes`` is the largest sum of live
-    unpadded tensors, graph inputs and outputs included, at op ``naive_peak_op``.
+    unpadded tensors, graph inputs and outputs included, at op ``naive_peak_op``. ``tensor_types``
+    counts the graph's inputs and the results of its ops by element type.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ModelFacts(Published, frozen=True, kw_only=True):
     subgraph: int
     op_count: int
     op_counts: dict[str, int]
+    tensor_types: dict[str, int]
     macs: int
     const_bytes: int
     naive_peak_bytes: int
