@@ -9,6 +9,7 @@ from __future__ import annotations
 from npusched.hardware.target import Family
 from npusched.ir import DataType, OpKind
 from npusched.ops import limits_generic as generic
+from npusched.ops import limits_index as index
 from npusched.ops import limits_ops as ops
 from npusched.ops import limits_shapes as shapes
 from npusched.ops import limits_window as window
@@ -184,9 +185,9 @@ _SHARED: dict[OpKind, tuple[Constraint, ...]] = {
     OpKind.GELU: ops.GELU_LIMITS,
     OpKind.ELU: ops.ELU_LIMITS,
     OpKind.LOG: ops.LOG_LIMITS,
-    OpKind.UNIDIRECTIONAL_SEQUENCE_LSTM: ops.LSTM_LIMITS,
-    OpKind.SPLIT: (ops.SPLIT_COUNT,),
-    OpKind.SPLIT_V: (ops.SPLIT_COUNT,),
+    OpKind.UNIDIRECTIONAL_SEQUENCE_LSTM: index.LSTM_LIMITS,
+    OpKind.SPLIT: (index.SPLIT_COUNT,),
+    OpKind.SPLIT_V: (index.SPLIT_COUNT,),
 }
 
 _PRODUCT_U55 = (window.PRODUCT_REDUCED_AXIS, window.PRODUCT_DEPTH, window.PRODUCT_TYPE)
@@ -199,16 +200,16 @@ _OWN_U55: dict[OpKind, tuple[Constraint, ...]] = {
     OpKind.TRANSPOSE_CONV: (window.TRANSPOSE_CONV_STRIDE,),
     OpKind.FULLY_CONNECTED: _PRODUCT_U55,
     OpKind.BATCH_MATMUL: _PRODUCT_U55,
-    OpKind.REVERSE_V2: (ops.REVERSE_NOTHING_U55,),
-    OpKind.ARG_MAX: ops.ARGMAX_LIMITS_U55,
+    OpKind.REVERSE_V2: (index.REVERSE_NOTHING_U55,),
+    OpKind.ARG_MAX: index.ARGMAX_LIMITS_U55,
     OpKind.TRANSPOSE: (shapes.TRANSPOSE_INT32_U55, shapes.TRANSPOSE_NARROW_U55),
     OpKind.RESIZE_BILINEAR: (shapes.RESIZE_U55,),
     OpKind.RESIZE_NEAREST_NEIGHBOR: (shapes.RESIZE_U55,),
 }
 
 _OWN_U85: dict[OpKind, tuple[Constraint, ...]] = {
-    OpKind.GATHER: (ops.GATHER_AXIS,),
-    OpKind.SCATTER_ND: ops.SCATTER_LIMITS,
+    OpKind.GATHER: (index.GATHER_AXIS,),
+    OpKind.SCATTER_ND: index.SCATTER_LIMITS,
     OpKind.RESIZE_BILINEAR: shapes.RESIZE_BILINEAR_LIMITS_U85,
     OpKind.RESIZE_NEAREST_NEIGHBOR: shapes.RESIZE_LIMITS_U85,
 }
