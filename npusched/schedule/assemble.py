@@ -134,9 +134,9 @@ def _op_run(segments: Segments, step: Step, v: int, places: Places, mode: Weight
         weight_bytes=cost.weights.total,
         weights_exact=cost.weights.exact,
         block=None if cost.block is None else _shape(cost.block),
-        memory_cycles=cost.memory_cycles,
+        memory_cycles=tuple(sorted(cost.busy.items())),
         bound_by="cpu" if on_cpu else segments.kernels.bound_by(v, places, cost),
-        amounts=cost.amounts,
+        amounts=segments.kernels.amounts(cost),
     )
 
 

@@ -6,14 +6,14 @@ search asks for the same kernel in many segments.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from npusched.cost.adapt import cost_op
 from npusched.cost.bursts import dma_cycles, lut_dma_cycles
 from npusched.cost.cpu import cpu_cost
 from npusched.cost.cycles import npu_cycles
-from npusched.cost.energy import energy_of
+from npusched.cost.energy import Energy, energy_of
 from npusched.cost.op_cost import slack_of
 from npusched.cost.stripe import stripe_cost
 from npusched.cost.types import Basis, BlockConfig, CostOp, OpCost, WeightBytes
@@ -21,7 +21,7 @@ from npusched.cost.weights import uses_sparse_weights
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement, ScheduledOp
 from npusched.hardware.target import MemoryKind, Target
-from npusched.schedule.objective import Objective
+from npusched.schedule.objective import Goal, Objective
 from npusched.schedule.stripes import touched_maps, window_of
 from npusched.schedule.types import Amounts, WeightMode
 
@@ -36,12 +36,21 @@ OFF_CHIP = frozenset({MemoryKind.DRAM, MemoryKind.OFF_CHIP_FLASH})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCost:
-    """Cost of all stripes of one op, and its value in the objective."""
+    """Cost of all stripes of one op, and its value in the objective.
+
+    ``cycles``: sum over stripes of max(NPU, memories); ``core_cycles``: the NPU alone. Bytes and
+    busy cycles are by memory name.
+    """
 
     block: BlockConfig | None
-    memory_cycles: tuple[tuple[str, int], ...]
     weights: WeightBytes
-    amounts: Amounts
+    cycles: int
+    core_cycles: int
+    cpu_cycles: int
+    macs: int
+    busy: Mapping[str, int]
+    read: Mapping[str, int]
+    written: Mapping[str, int]
     score: float
 
 
@@ -131,8 +140,8 @@ class Kernels:
         """
         assert cost.block is not None
         roles = self.target.roles
-        busiest = max(cost.memory_cycles, key=lambda pair: pair[1], default=("", 0))
-        if busiest[1] > cost.amounts.core_cycles:
+        busiest = max(cost.busy.items(), key=lambda pair: pair[1], default=("", 0))
+        if busiest[1] > cost.core_cycles:
             only_constants = roles.const not in (roles.arena, roles.cache)
             return "weights" if busiest[0] == roles.const and only_constants else busiest[0]
         parts = npu_cycles(self.target, self.cost_op(v, places), cost.block, basis=Basis.PHYSICAL)
@@ -140,39 +149,59 @@ class Kernels:
             return "elementwise"
         return "mac" if parts.mac >= parts.output else "output"
 
-    def score(self, amounts: Amounts) -> float:
-        """Value of an amount of work in the objective; CPU cycles count at the NPU clock."""
-        target = self.target
-        cycles = amounts.npu_cycles + amounts.cpu_cycles * target.clock_hz / target.cpu.clock_hz
-        return self.objective.score(
-            cycles=cycles,
-            offchip_bytes=sum(amounts.moved(name) for name in self._offchip),
-            energy_nj=amounts.energy_nj[1],
+    def amounts(self, cost: KernelCost) -> Amounts:
+        """The cost as amounts that add up, energy included."""
+        energy = self._energy(cost)
+        return Amounts(
+            npu_cycles=cost.cycles,
+            core_cycles=cost.core_cycles,
+            cpu_cycles=cost.cpu_cycles,
+            macs=cost.macs,
+            energy_nj=(energy.low, energy.typical, energy.high),
+            bytes_read=tuple(sorted((k, n) for k, n in cost.read.items() if n)),
+            bytes_written=tuple(sorted((k, n) for k, n in cost.written.items() if n)),
         )
+
+    def _energy(self, cost: KernelCost) -> Energy:
+        """A CPU cycle's energy has its memory accesses in it (GROUND_TRUTH §4.1)."""
+        on_cpu = cost.block is None
+        return energy_of(
+            self.target,
+            macs=0 if on_cpu else cost.macs,
+            npu_cycles=cost.cycles,
+            cpu_cycles=cost.cpu_cycles,
+            bytes_read={} if on_cpu else cost.read,
+            bytes_written={} if on_cpu else cost.written,
+        )
+
+    def _scored(self, cost: KernelCost) -> KernelCost:
+        """The cost with its value in the objective; CPU cycles count at the NPU clock."""
+        target = self.target
+        energy = self._energy(cost).typical if self.objective.goal is Goal.ENERGY else 0.0
+        score = self.objective.score(
+            cycles=cost.cycles + cost.cpu_cycles * target.clock_hz / target.cpu.clock_hz,
+            offchip_bytes=sum(
+                cost.read.get(name, 0) + cost.written.get(name, 0) for name in self._offchip
+            ),
+            energy_nj=energy,
+        )
+        return replace(cost, score=score)
 
     def _on_cpu(self, op: ScheduledOp) -> KernelCost:
         cost = cpu_cost(self.target, op, self.graph)
-        energy = energy_of(
-            self.target,
-            macs=0,
-            npu_cycles=0,
-            cpu_cycles=cost.cycles,
-            bytes_read={},
-            bytes_written={},
-        )
-        amounts = Amounts(
-            cpu_cycles=cost.cycles,
-            macs=cost.macs,
-            energy_nj=(energy.low, energy.typical, energy.high),
-            bytes_read=cost.bytes_read,
-            bytes_written=cost.bytes_written,
-        )
-        return KernelCost(
-            block=None,
-            memory_cycles=(),
-            weights=WeightBytes(exact=True),
-            amounts=amounts,
-            score=self.score(amounts),
+        return self._scored(
+            KernelCost(
+                block=None,
+                weights=WeightBytes(exact=True),
+                cycles=0,
+                core_cycles=0,
+                cpu_cycles=cost.cycles,
+                macs=cost.macs,
+                busy={},
+                read=dict(cost.bytes_read),
+                written=dict(cost.bytes_written),
+                score=0.0,
+            )
         )
 
     def _on_npu(
@@ -219,13 +248,19 @@ class Kernels:
                     basis=Basis.PHYSICAL,
                 ),
             )
-        amounts = tally.amounts(self.target)
-        return KernelCost(
-            block=tally.block,
-            memory_cycles=tuple(sorted(tally.busy.items())),
-            weights=weights,
-            amounts=amounts,
-            score=self.score(amounts),
+        return self._scored(
+            KernelCost(
+                block=tally.block,
+                weights=weights,
+                cycles=tally.cycles,
+                core_cycles=tally.core,
+                cpu_cycles=0,
+                macs=tally.macs,
+                busy=tally.busy,
+                read=tally.read,
+                written=tally.written,
+                score=0.0,
+            )
         )
 
     def _visible_lut(self, v: int, described: CostOp) -> int:
@@ -277,24 +312,6 @@ class _Tally:
         self.core += cycles
         self._move(source, size_bytes, 0)
         self._move(destination, 0, size_bytes)
-
-    def amounts(self, target: Target) -> Amounts:
-        energy = energy_of(
-            target,
-            macs=self.macs,
-            npu_cycles=self.cycles,
-            cpu_cycles=0,
-            bytes_read=self.read,
-            bytes_written=self.written,
-        )
-        return Amounts(
-            npu_cycles=self.cycles,
-            core_cycles=self.core,
-            macs=self.macs,
-            energy_nj=(energy.low, energy.typical, energy.high),
-            bytes_read=tuple(sorted((k, n) for k, n in self.read.items() if n)),
-            bytes_written=tuple(sorted((k, n) for k, n in self.written.items() if n)),
-        )
 
     def _move(self, memory: str, read: int, written: int) -> None:
         self.read[memory] = self.read.get(memory, 0) + read

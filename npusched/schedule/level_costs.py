@@ -119,7 +119,8 @@ def host_amounts(segments: Segments, cycles: int) -> Amounts:
 def whole_cost(segments: Segments, v: int) -> Amounts:
     """Op v run whole, weights streamed, feature maps in the arena."""
     places = segments.places_of(v, len(segments.graph.ops), -1, {})
-    return segments.kernels.whole(v, places, WeightMode.STREAMED).amounts
+    kernels = segments.kernels
+    return kernels.amounts(kernels.whole(v, places, WeightMode.STREAMED))
 
 
 def _kernels_alone(segments: Segments) -> Level:
@@ -166,7 +167,7 @@ def _best_chain(segments: Segments, i: int, j: int) -> list[Amounts]:
             costs.append(min(choices, key=lambda cost: cost.score))
         score = sum(cost.score for cost in costs)
         if best is None or score < best_score:
-            best, best_score = [cost.amounts for cost in costs], score
+            best, best_score = [segments.kernels.amounts(cost) for cost in costs], score
     return best or [whole_cost(segments, v) for v in range(i, j + 1)]
 
 

@@ -13,11 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-import numpy as np
-import numpy.typing as npt
-
-IntArray = npt.NDArray[np.int64]
-
 
 class Policy(StrEnum):
     """When a producer in a chain makes rows."""
@@ -58,8 +53,8 @@ class Run:
     """
 
     stripe_rows: int
-    starts: IntArray
-    ends: IntArray
+    starts: Sequence[int]
+    ends: Sequence[int]
     kept_rows: int
 
     @property
@@ -72,35 +67,22 @@ class Run:
 
         Stripes are alike if they have as many OFM rows and need as many IFM rows.
         """
-        if window.whole:
-            needed = np.full_like(self.starts, window.ifm_rows)
-        else:
-            low, high = _needed(window, self.starts, self.ends)
-            needed = high - low
-        code = (self.ends - self.starts) * (1 << 32) + needed
-        _, first, counts = np.unique(code, return_index=True, return_counts=True)
-        return sorted(
-            (int(self.starts[at]), int(self.ends[at]), int(n))
-            for at, n in zip(first, counts, strict=True)
-        )
-
-
-def _needed(window: Window, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
-    high = np.minimum(window.ifm_rows, (ends - 1) * window.stride + window.extent - window.pad_top)
-    high = np.maximum(high, 1)
-    low = np.maximum(0, starts * window.stride - window.pad_top)
-    return np.minimum(low, high - 1), high
+        first: dict[tuple[int, int], tuple[int, int]] = {}
+        count: dict[tuple[int, int], int] = {}
+        for start, end in zip(self.starts, self.ends, strict=True):
+            low, high = window.needed(start, end)
+            kind = (end - start, high - low)
+            if kind in count:
+                count[kind] += 1
+            else:
+                first[kind], count[kind] = (start, end), 1
+        return [(*first[kind], number) for kind, number in count.items()]
 
 
 def last_run(rows: int, stripe_rows: int) -> Run:
     """Stripes of the last op: ``stripe_rows`` each, the last one what is left of ``rows``."""
-    starts = np.arange(0, rows, stripe_rows, dtype=np.int64)
-    return Run(
-        stripe_rows=stripe_rows,
-        starts=starts,
-        ends=np.minimum(starts + stripe_rows, rows),
-        kept_rows=0,
-    )
+    starts = range(0, rows, stripe_rows)
+    return Run(stripe_rows=stripe_rows, starts=starts, ends=(*starts[1:], rows), kept_rows=0)
 
 
 def producer_run(consumer: Run, window: Window, policy: Policy) -> Run:
@@ -116,34 +98,15 @@ def producer_run(consumer: Run, window: Window, policy: Policy) -> Run:
     if window.whole:
         run = last_run(rows, height)
         return Run(stripe_rows=height, starts=run.starts, ends=run.ends, kept_rows=rows)
-    low, high = _needed(window, consumer.starts, consumer.ends)
-    high = np.maximum.accumulate(high)
-    if policy is Policy.ALIGNED:
-        done = np.minimum(-(-high // height) * height, rows)
-        starts = np.arange(0, int(done[-1]), height, dtype=np.int64)
-        ends = np.minimum(starts + height, rows)
-    else:
-        done = high
-        starts, ends = _pieces(done, height)
-    return Run(
-        stripe_rows=height,
-        starts=starts,
-        ends=ends,
-        kept_rows=int(np.max(done - np.minimum(low, done))),
-    )
-
-
-def _pieces(done: IntArray, height: int) -> tuple[IntArray, IntArray]:
-    """Cut the steps between successive ``done`` values into stripes of at most ``height`` rows."""
-    edges = np.unique(done)
-    begins = np.concatenate(([0], edges[:-1]))
-    if int(np.max(edges - begins)) <= height:
-        return begins, edges
     starts: list[int] = []
-    for begin, end in zip(begins.tolist(), edges.tolist(), strict=True):
-        starts.extend(range(begin, end, height))
-    first = np.array(starts, dtype=np.int64)
-    return first, np.concatenate((first[1:], [int(edges[-1])]))
+    done = kept = 0
+    for start, end in zip(consumer.starts, consumer.ends, strict=True):
+        low, high = window.needed(start, end)
+        while done < high:
+            starts.append(done)
+            done = min(done + height, rows if policy is Policy.ALIGNED else high)
+        kept = max(kept, done - low)
+    return Run(stripe_rows=height, starts=starts, ends=(*starts[1:], done), kept_rows=kept)
 
 
 def chain_runs(windows: Sequence[Window], stripe_rows: int, policy: Policy) -> list[Run]:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
 from npusched.hardware import Target
@@ -143,7 +141,7 @@ class Segments:
             strict=True,
         )
         same = all(
-            a.kept_rows == b.kept_rows and np.array_equal(a.starts, b.starts) for a, b in pairs
+            a.kept_rows == b.kept_rows and list(a.starts) == list(b.starts) for a, b in pairs
         )
         return (Policy.DEMAND,) if same else tuple(Policy)
 
