@@ -1,3 +1,71 @@
-"""Plan quantised networks on Arm Ethos-U NPUs."""
+"""Plan quantised networks on Arm Ethos-U NPUs.
+
+``plan("model.tflite", "ethos-u55-128", sram="64KiB")`` returns a ``PlanReport``; what cannot be
+planned raises an ``NpuschedError``. Members are imported on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from npusched.api import fold, plan
+    from npusched.errors import (
+        InfeasibleError,
+        ModelError,
+        NpuschedError,
+        TargetError,
+        VelaError,
+    )
+    from npusched.hardware import Target, load_target, target_names
+    from npusched.report import PlanReport, plan_schema, render_json, render_text
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "InfeasibleError",
+    "ModelError",
+    "NpuschedError",
+    "PlanReport",
+    "Target",
+    "TargetError",
+    "VelaError",
+    "__version__",
+    "fold",
+    "load_target",
+    "plan",
+    "plan_schema",
+    "render_json",
+    "render_text",
+    "target_names",
+]
+
+_HOMES = {
+    "InfeasibleError": "errors",
+    "ModelError": "errors",
+    "NpuschedError": "errors",
+    "PlanReport": "report",
+    "Target": "hardware",
+    "TargetError": "errors",
+    "VelaError": "errors",
+    "fold": "api",
+    "load_target": "hardware",
+    "plan": "api",
+    "plan_schema": "report",
+    "render_json": "report",
+    "render_text": "report",
+    "target_names": "hardware",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
