@@ -66,16 +66,16 @@ def plan_report(
     use_cache: bool = True,
 ) -> PlanReport:
     """Like ``plan``, for bytes and a resolved target."""
-    from npusched.api.weights import weight_table
+    from npusched.api.weights import ask_vela, weight_table
     from npusched.report import PlanInputs, build_report
     from npusched.schedule import Goal, Objective, Planner, check_plan, fusion_levels, whole_cost
 
     model = read(content, name, input_shapes)
+    has_npu = target.accelerator is not None
+    asked = ask_vela(model, target, use_cache=use_cache) if use_vela and has_npu else None
     graph = graph_of(model, target, signature)
     warnings: list[str] = []
-    sizes = weight_table(
-        model, graph, target, use_vela=use_vela, use_cache=use_cache, warnings=warnings
-    )
+    sizes = weight_table(graph, target, asked, warnings)
     goal = Objective(goal=Goal(objective), lambda_cycles_per_byte=lambda_cycles_per_byte)
     planner = Planner.of(graph, target, sizes.of, objective=goal)
     found = planner.plan(budget_bytes(target, sram))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from npusched.cost.types import BlockConfig, Traversal, WeightBytes
 from npusched.cost.weights import estimate_weights
@@ -14,6 +14,12 @@ from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import ScheduledOp, SourceRef
 from npusched.hardware import Target
 from npusched.ir import Model
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from npusched.vela.encoded import EncodedOp
+    from npusched.vela.result import VelaResult
 
 VELA_LIMIT_S = 20.0
 """Longest that a plan waits for Vela before it goes on with estimates."""
@@ -72,23 +78,32 @@ class WeightTable:
         )
 
 
+Asked: TypeAlias = "Future[tuple[VelaResult, tuple[EncodedOp, ...]]]"
+"""A compilation under way."""
+
+
+def ask_vela(model: Model, target: Target, *, use_cache: bool) -> Asked:
+    """Start one compilation by Vela, which runs while the caller goes on (see ``weight_table``)."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(max_workers=1)
+    asked = pool.submit(_compile, model, target, use_cache)
+    pool.shutdown(wait=False)
+    return asked
+
+
 def weight_table(
-    model: Model,
-    graph: OpGraph,
-    target: Target,
-    *,
-    use_vela: bool,
-    use_cache: bool,
-    warnings: list[str],
+    graph: OpGraph, target: Target, asked: Asked | None, warnings: list[str]
 ) -> WeightTable:
-    """Ask Vela once for the sizes of all weights; a failure is a warning, and all is estimated."""
+    """Sizes from the compilation that was asked for; if it failed, a warning and estimates."""
     order = _order(graph)
     known: dict[OrderedRef, Encoded] = {}
     version = None
-    if use_vela and order:
+    if asked is not None and order:
         try:
-            by_op, version = _ask_vela(model, graph, target, use_cache)
-            known = {order[op]: size for op, size in by_op.items()}
+            result, encoded = asked.result()
+            known = {order[op]: size for op, size in _matched(graph, encoded).items()}
+            version = result.vela_version
         except VelaError as error:
             why = f" ({error.why})" if error.why else ""
             warnings.append(f"weight sizes are estimated: {error.what}{why}")
@@ -107,14 +122,13 @@ def _order(graph: OpGraph) -> dict[int, OrderedRef]:
     return order
 
 
-def _ask_vela(
-    model: Model, graph: OpGraph, target: Target, use_cache: bool
-) -> tuple[dict[int, Encoded], str]:
+def _compile(
+    model: Model, target: Target, use_cache: bool
+) -> tuple[VelaResult, tuple[EncodedOp, ...]]:
     from npusched.vela.cache import VelaCache
     from npusched.vela.encoded import encoded_weights
     from npusched.vela.options import Feature, VelaOptions
     from npusched.vela.runner import compile_model
-    from npusched.vela.weight_match import channels_of, match_encoded
 
     options = VelaOptions(
         disable=(Feature.CASCADING, Feature.FM_STAGING),
@@ -122,18 +136,23 @@ def _ask_vela(
     )
     cache = VelaCache() if use_cache else None
     result = compile_model(model.content, target, options, cache=cache, limit_s=VELA_LIMIT_S)
-    found = {
-        op: Encoded(
-            weights=encoded.weights_bytes,
-            scales=encoded.scales_bytes,
-            block_depth=encoded.ofm_block_depth,
-            traversal=encoded.traversal,
-            channels=channels_of(encoded),
+    return result, encoded_weights(result, model)
+
+
+def _matched(graph: OpGraph, encoded: Sequence[EncodedOp]) -> dict[int, Encoded]:
+    from npusched.vela.weight_match import channels_of, match_encoded
+
+    return {
+        number: Encoded(
+            weights=op.weights_bytes,
+            scales=op.scales_bytes,
+            block_depth=op.ofm_block_depth,
+            traversal=op.traversal,
+            channels=channels_of(op),
         )
-        for op, encoded in match_encoded(graph, encoded_weights(result, model)).items()
-        if encoded.slices == 1
+        for number, op in match_encoded(graph, encoded).items()
+        if op.slices == 1
     }
-    return found, result.vela_version
 
 
 UNLIMITED_BYTES = 1 << 32
