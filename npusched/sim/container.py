@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -174,16 +175,16 @@ def run_operator(
     """Run an operator on a batch: tensor index -> values (batch, *shape), for inputs and results.
 
     Memories hold ``fill`` where nothing was written. Raises SimError if an input is missing or
-    has another shape or type.
+    has another size.
     """
     batch = max((len(values) for values in inputs.values()), default=1)
     memories = new_memories(program, batch, fill=fill)
     scratch = memories[program.regions[SCRATCH].key]
     for placed in operator.inputs:
         values = inputs.get(placed.tensor.index)
-        if values is None or values.shape[1:] != placed.tensor.shape:
+        if values is None or prod(values.shape[1:]) != placed.tensor.elements:
             raise SimError(
-                f"input {placed.tensor.name} is missing or has another shape",
+                f"input {placed.tensor.name} is missing or has another size",
                 f"needed: {list(placed.tensor.shape)}, given: "
                 f"{'nothing' if values is None else list(values.shape[1:])}",
             )

@@ -7,7 +7,7 @@ position, from the values. Values of several random inputs make chance hits impr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,13 +115,13 @@ class Matcher:
             return None
         return _describe(best[1], written)
 
-    def spread(self) -> None:
-        """Mark tensors that hold the same values as one found whole (views, reshapes)."""
+    def spread(self, inputs: Iterable[Array]) -> None:
+        """Mark tensors that hold the values of one found whole, or of a graph input (views)."""
         whole = {
             target.values.tobytes()
             for target in self.targets
             if target.is_covered and target.covered.size
-        }
+        }.union(np.ascontiguousarray(values).tobytes() for values in inputs)
         for target in self.targets:
             if not target.is_covered and target.values.tobytes() in whole:
                 target.covered[:] = True

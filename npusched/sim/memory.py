@@ -82,6 +82,24 @@ class Storage:
             part = values[:, piece.rows, piece.columns, piece.channels]
             _array(memory, piece, self.view.dtype)[...] = part.reshape(len(values), *piece.shape)
 
+    def read_byte(self, shadow: Array, byte: int) -> Array:
+        """Return (h, w, c): what ``shadow`` (one entry per byte) holds for byte ``byte``.
+
+        ``byte`` counts within each element.
+        """
+        view = self.view
+        result = np.empty((view.h, view.w, view.c), shadow.dtype)
+        for piece, part in zip(self.pieces, self.bytes_of(shadow), strict=True):
+            place = result[piece.rows, piece.columns, piece.channels]
+            place[...] = part[..., byte].reshape(place.shape)
+        return result
+
+    def mark(self, shadow: Array, values: Array) -> None:
+        """Write (h, w, c) ``values`` to all bytes of each element in ``shadow``."""
+        for piece, part in zip(self.pieces, self.bytes_of(shadow), strict=True):
+            chosen = values[piece.rows, piece.columns, piece.channels]
+            part[...] = chosen.reshape(piece.shape)[..., None]
+
     def bytes_of(self, shadow: Array) -> list[Array]:
         """Return what ``shadow`` (one entry per byte) holds for each piece, as writable views.
 

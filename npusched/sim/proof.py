@@ -7,7 +7,7 @@ and their largest difference is stated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -168,7 +168,9 @@ def prove(
     watcher = _Watcher(graph, expected)
     results = executable.run(_translate(graph, executable.graph, inputs), watcher)
     outputs = _compare(graph, executable.graph, expected, results)
-    intermediates, difference = watcher.finish(all(each.differing == 0 for each in outputs))
+    intermediates, difference = watcher.finish(
+        all(each.differing == 0 for each in outputs), inputs.values()
+    )
     equal = difference is None and all(each.differing == 0 for each in outputs)
     return Proof(
         verdict=Verdict.EQUAL if equal else Verdict.DIFFERENT,
@@ -290,9 +292,11 @@ class _Watcher:
         if near is not None:
             self._near.append((operator, kernel, near))
 
-    def finish(self, outputs_equal: bool) -> tuple[Intermediates, Difference | None]:
+    def finish(
+        self, outputs_equal: bool, inputs: Iterable[Array]
+    ) -> tuple[Intermediates, Difference | None]:
         """Return the figures, and the first kernel that differs from a tensor nobody else made."""
-        self._matcher.spread()
+        self._matcher.spread(inputs)
         targets = self._matcher.targets
         missing = [target for target in targets if not target.is_covered]
         difference = None

@@ -72,7 +72,7 @@ class Reference:
 
 def _litert() -> tuple[Any, Any]:
     try:
-        from ai_edge_litert.interpreter import (  # type: ignore[import-not-found,unused-ignore]
+        from ai_edge_litert.interpreter import (
             Interpreter,
             OpResolverType,
         )
