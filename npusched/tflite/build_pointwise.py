@@ -167,7 +167,7 @@ class PointwiseBuilder(GraphBuilder):
             x,
             SoftmaxOptions(beta=beta),
             name=name,
-            function=lambda v: min(math.exp(v) / ones, 1.0),
+            function=lambda v: min(math.exp(min(v, 99.0)) / ones, 1.0),
         )
 
     def binary(
