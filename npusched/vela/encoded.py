@@ -124,7 +124,7 @@ def encoded_weights(result: VelaResult, model: Model) -> tuple[EncodedOp, ...]:
 
 def _kernels_of(result: VelaResult, streams: tuple[Stream, ...]) -> dict[int, tuple[StreamOp, ...]]:
     queue = read_queue(result.database)
-    ids = sorted({row.stream_id for row in queue})
+    ids = sorted(result.database.table("cmdstream").ints("id"))
     if len(ids) != len(streams):
         raise _mismatch(f"{len(streams)} command streams in the file, {len(ids)} in the database")
     places = {
