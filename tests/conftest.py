@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ def corpus_models() -> list[Path]:
     folder = corpus_path()
     if folder is None:
         return []
-    return sorted((folder / "models").glob("*.tflite")) + sorted((folder / "cases").glob("*.tflite"))
+    return sorted((folder / "models").glob("*.tflite")) + sorted(
+        (folder / "cases").glob("*.tflite")
+    )
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +35,25 @@ def corpus_dir() -> Path:
     if folder is None:
         pytest.skip("no model corpus: set NPUSCHED_CORPUS to the folder with models/ and cases/")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite golden files, generated pages and outputs shown in README and docs",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Compare a text with a file of the repository; with --update-golden write the file."""
+
+    def check(path: Path, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"{path} is missing: run pytest --update-golden"
+        assert path.read_text(encoding="utf-8") == text
+
+    return check
