@@ -21,7 +21,7 @@ from npusched.ir.options import AxisOptions, VarHandleOptions
 
 
 def lower_gather(graph: WorkGraph, op: WorkOp) -> None:
-    """GATHER: values (1, n, k, c) at indices (1, 1, n, w) give (1, n, w, c), by DMA."""
+    """GATHER: values (1, n, k, c) at indices (1, 1, n, w) give (1, n, w, c), by DMA, as stored."""
     options = op.options
     values, indices = op.ifms
     axis = options.axis % len(values.shape) if isinstance(options, AxisOptions) else 0
@@ -37,17 +37,17 @@ def lower_gather(graph: WorkGraph, op: WorkOp) -> None:
         op,
         KernelKind.GATHER,
         [
-            use(values.tensor, quant(values), (1, n, k, c)),
+            use(values.tensor, NO_SCALE, (1, n, k, c)),
             use(index_tensor, NO_SCALE, (1, 1, n, w)),
         ],
-        use(op.ofm.tensor, quant(op.ofm), (1, n, w, c)),
+        use(op.ofm.tensor, NO_SCALE, (1, n, w, c)),
         ofm_scale=UNIT,
     )
     graph.remove(op)
 
 
 def lower_scatter(graph: WorkGraph, op: WorkOp) -> None:
-    """SCATTER_ND with one index axis: rows of zeros, some of them overwritten, by DMA."""
+    """SCATTER_ND with one index axis: rows of zeros, some of them overwritten, by DMA, as stored."""
     indices, updates = op.ifms
     shape = constant_values(op.params[2])
     k, c = shape[0], prod(shape[1:])
@@ -61,9 +61,9 @@ def lower_scatter(graph: WorkGraph, op: WorkOp) -> None:
         [
             use(zeros),
             use(indices.tensor, NO_SCALE, (1, 1, 1, w)),
-            use(updates.tensor, quant(updates), (1, 1, w, c)),
+            use(updates.tensor, NO_SCALE, (1, 1, w, c)),
         ],
-        use(op.ofm.tensor, quant(op.ofm), (1, 1, k, c)),
+        use(op.ofm.tensor, NO_SCALE, (1, 1, k, c)),
         rounding=Rounding.NATURAL,
         ofm_scale=UNIT,
     )

@@ -10,6 +10,7 @@ from npusched.ir import DataType, OpKind, Padding
 from npusched.ir.options import (
     AxisOptions,
     ConvOptions,
+    FullyConnectedOptions,
     LeakyReluOptions,
     NoOptions,
     SoftmaxOptions,
@@ -260,6 +261,13 @@ def _matrices() -> dict[str, Make]:
                 lambda b, x, y, ax=adj_x, ay=adj_y: b.batch_matmul(x, y, adj_x=ax, adj_y=ay),
                 dtype,
             )
+    found["fc_computed_weights"] = _pair(
+        (4, 20),
+        (12, 20),
+        lambda b, x, w: b.apply(
+            OpKind.FULLY_CONNECTED, [x, w, None], FullyConnectedOptions(), scale=0.2, zero_point=1
+        ),
+    )
     found["matmul_square_self"] = _on((1, 16, 16), lambda b, x: b.batch_matmul(x, x, adj_y=True))
     return found
 
@@ -365,7 +373,15 @@ def _moves() -> dict[str, Make]:
         (1, 5, 6, 8), (1, 1, 1, 8), lambda b, x, y: b.squared_difference(x, y)
     )
     found["gather_batch"] = _pair_gather()
+    found["scatter"] = _on((3, 16), _scatter)
     return found
+
+
+def _scatter(b: Builder, x: Ref) -> Ref:
+    """SCATTER_ND of 3 rows into 10."""
+    result = b.tensor("y", (10, 16), x.dtype, scale=x.scale, zero_point=x.zero_point)
+    b.op(OpKind.SCATTER_ND, [b.const(((7,), (1,), (4,))), x, b.const((10, 16))], [result])
+    return result
 
 
 def _pair_gather() -> Make:
