@@ -10,6 +10,7 @@ import math
 import struct
 
 from npusched.cost.types import Basis
+from npusched.graph.types import Shape4
 from npusched.hardware.target import Memory
 
 _FLOAT32 = struct.Struct("<f")
@@ -23,6 +24,17 @@ def ceil_div(value: int, divisor: int) -> int:
 def round_up(value: int, granule: int) -> int:
     """Return the smallest multiple of ``granule`` that is ≥ ``value``."""
     return -(-value // granule) * granule
+
+
+def unpermuted(shape: Shape4, transpose: tuple[int, int, int] | None) -> Shape4:
+    """Return the shape before a fused transpose: axis ``transpose[i]`` gets stored axis i."""
+    if transpose is None:
+        return shape
+    n, *stored = shape
+    original = [1, 1, 1]
+    for axis, source in enumerate(transpose):
+        original[source] = stored[axis]
+    return (n, original[0], original[1], original[2])
 
 
 def float32(value: float) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from npusched.cost.arith import ceil_div, round_up
+from npusched.cost.arith import ceil_div, round_up, unpermuted
 from npusched.cost.kinds import Unit, unit_of
 from npusched.cost.types import BlockConfig, CostOp, Traversal
 from npusched.errors import TargetError
@@ -83,17 +83,6 @@ def find_matmul_multiply_block(accelerator: AcceleratorU55, op: CostOp) -> Block
         query, unit=Unit.ELEMENTWISE, ifm=first, ifm2=second, ofm=first, kernel=Kernel()
     )
     return _search(accelerator, multiply)
-
-
-def unpermuted(shape: Shape4, transpose: tuple[int, int, int] | None) -> Shape4:
-    """Return the shape before a fused transpose: axis ``transpose[i]`` gets stored axis i."""
-    if transpose is None:
-        return shape
-    n, *stored = shape
-    original = [1, 1, 1]
-    for axis, source in enumerate(transpose):
-        original[source] = stored[axis]
-    return (n, original[0], original[1], original[2])
 
 
 def uses_wide_accumulator(accelerator: AcceleratorU55, op: CostOp) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from npusched.cost.arith import round_up
+from npusched.cost.arith import round_up, unpermuted
 from npusched.cost.types import BlockConfig, CostOp, Traversal
 from npusched.cost.u85_areafit import AreaProblem, fit_area
 from npusched.cost.u85_exhaustive import search
@@ -20,7 +20,6 @@ from npusched.cost.u85_query import (
     BlockQuery,
     BlockUnit,
     query_of,
-    unpermuted,
 )
 from npusched.cost.u85_ublocks import choose_ublock, fixed_ifm_depth, prefers_part_kernel
 from npusched.errors import TargetError
@@ -83,7 +82,7 @@ def _granule(query: BlockQuery, ublock: Block) -> Block:
 def _block_limit(accelerator: AcceleratorU85, query: BlockQuery) -> Block:
     """Largest block, in the axes of the result before a transpose."""
     most = accelerator.max_ofm_block
-    return Block(*unpermuted((most.h, most.w, most.c), query.transpose))
+    return Block(*unpermuted((1, most.h, most.w, most.c), query.transpose)[1:])
 
 
 def _fits_area(query: BlockQuery) -> bool:

@@ -12,9 +12,8 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 
-from npusched.cost.arith import ceil_div
+from npusched.cost.arith import ceil_div, unpermuted
 from npusched.cost.blocks import find_block
-from npusched.cost.blocks_u55 import unpermuted
 from npusched.cost.cycles import npu_op_cycles
 from npusched.cost.kinds import ELEMENTWISE, Unit, unit_of
 from npusched.cost.op_cost import op_cost, receptive_field, reshaped

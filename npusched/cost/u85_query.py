@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import gcd
 
-from npusched.cost.arith import round_up
+from npusched.cost.arith import round_up, unpermuted
 from npusched.cost.kinds import ACTIVATIONS, ELEMENTWISE
 from npusched.cost.types import CostFm, CostOp
 from npusched.graph.types import KernelKind, Reverse, Shape4, Upscale
@@ -162,7 +162,7 @@ def query_of(op: CostOp) -> BlockQuery:
     return BlockQuery(
         kind=op.kind,
         unit=block_unit(op.kind),
-        ofm=(ofm.shape[0], *unpermuted(ofm.shape[1:], order)),
+        ofm=unpermuted(ofm.shape, transpose),
         ofm_bits=ofm.bits,
         ifm=op.ifm.shape,
         ifm2=None if op.ifm2 is None else op.ifm2.shape,
@@ -183,14 +183,6 @@ def query_of(op: CostOp) -> BlockQuery:
         reverse_c=reverse is Reverse.C,
         resize_w=resize if op.kind is KernelKind.RESIZE else (1, 1),
     )
-
-
-def unpermuted(axes: tuple[int, int, int], order: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Undo a transpose: result axis ``order[i]`` is ``axes[i]`` (all in h, w, c order)."""
-    result = [0, 0, 0]
-    for stored, original in enumerate(order):
-        result[original] = axes[stored]
-    return result[0], result[1], result[2]
 
 
 def volume(shape: Shape4) -> int:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from npusched.cost.arith import unpermuted
 from npusched.cost.blocks import find_block
-from npusched.cost.blocks_u55 import unpermuted
 from npusched.cost.kinds import ACTIVATIONS
 from npusched.cost.op_cost import Staging, op_cost, slack_of, staged_slack_of
 from npusched.cost.transfers import weight_refetches

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from npusched.cost.arith import unpermuted
 from npusched.cost.blocks import find_block
-from npusched.cost.blocks_u55 import unpermuted
 from npusched.cost.types import BlockConfig, CostFm, CostOp, CostSub, Traversal
 from npusched.graph.types import Kernel, KernelKind, Upscale
 from npusched.hardware import load_target
