@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from npusched.graph.lower import (
     activations,
+    arg_max,
     cast,
     conv,
     gather,
@@ -34,7 +35,7 @@ from npusched.ir import OpKind
 Lowering: TypeAlias = Callable[[WorkGraph, WorkOp], None]
 
 LOWERINGS: Mapping[OpKind, Lowering] = {
-    OpKind.ARG_MAX: reduce.lower_arg_max,
+    OpKind.ARG_MAX: arg_max.lower_arg_max,
     OpKind.ASSIGN_VARIABLE: gather.lower_assign_variable,
     OpKind.BATCH_MATMUL: matmul.lower_batch_matmul,
     OpKind.CAST: cast.lower_cast,

@@ -47,7 +47,7 @@ def lower_gather(graph: WorkGraph, op: WorkOp) -> None:
 
 
 def lower_scatter(graph: WorkGraph, op: WorkOp) -> None:
-    """SCATTER_ND with one index axis: rows of zeros, some of them overwritten, by DMA, as stored."""
+    """SCATTER_ND with one index axis: rows of zeros, some overwritten, by DMA, as stored."""
     indices, updates = op.ifms
     shape = constant_values(op.params[2])
     k, c = shape[0], prod(shape[1:])

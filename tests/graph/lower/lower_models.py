@@ -2,58 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
+from lower_model_kit import Make, Shape, on, pair
+from lower_models_moves import logic, moves, variables
 
-from npusched.ir import DataType, OpKind, Padding
+from npusched.ir import OpKind, Padding
 from npusched.ir.options import (
-    AxisOptions,
     ConvOptions,
     FullyConnectedOptions,
     LeakyReluOptions,
-    NoOptions,
     SoftmaxOptions,
 )
 from npusched.tflite.builder import Builder
 from npusched.tflite.graph_builder import Ref
-
-Make = Callable[[Builder], Ref]
-Then = Callable[..., Ref]
-"""A builder and one or two inputs to a result (its other parameters have defaults)."""
-
-Shape = tuple[int, ...]
-
-
-def _on(
-    shape: Shape,
-    then: Then,
-    dtype: str = "int8",
-    scale: float | None = None,
-    zero_point: int | None = None,
-) -> Make:
-    """A model with one input."""
-    return lambda b: then(b, b.input("x", shape, dtype, scale=scale, zero_point=zero_point))
-
-
-def _pair(
-    first: Shape,
-    second: Shape,
-    then: Then,
-    dtype: str = "int8",
-    scales: tuple[float, float] = (0.05, 0.02),
-) -> Make:
-    """A model with two inputs."""
-    return lambda b: then(
-        b,
-        b.input("x", first, dtype, scale=scales[0]),
-        b.input("y", second, dtype, scale=scales[1]),
-    )
-
-
-def _of(then: Then) -> Make:
-    """A model that makes its own inputs."""
-    return lambda b: then(b)
 
 
 def _softmaxes() -> dict[str, Make]:
@@ -68,9 +29,9 @@ def _softmaxes() -> dict[str, Make]:
             (3, 2, 17, 4),
         ):
             label = "x".join(map(str, shape))
-            found[f"softmax_{dtype}_{label}"] = _on(shape, lambda b, x: b.softmax(x), dtype)
-    found["softmax_beta"] = _on((1, 12), lambda b, x: b.softmax(x, beta=0.5))
-    found["softmax_int8_to_int16"] = _on(
+            found[f"softmax_{dtype}_{label}"] = on(shape, lambda b, x: b.softmax(x), dtype)
+    found["softmax_beta"] = on((1, 12), lambda b, x: b.softmax(x, beta=0.5))
+    found["softmax_int8_to_int16"] = on(
         (1, 12),
         lambda b, x: b.apply(
             OpKind.SOFTMAX,
@@ -88,19 +49,19 @@ def _activations() -> dict[str, Make]:
     found: dict[str, Make] = {}
     for dtype in ("int8", "uint8", "int16"):
         for kind in ("logistic", "tanh"):
-            found[f"{kind}_{dtype}"] = _on(
+            found[f"{kind}_{dtype}"] = on(
                 (1, 5, 6, 16), lambda b, x, k=kind: getattr(b, k)(x), dtype
             )
     for dtype in ("int8", "uint8"):
         for kind in ("hard_swish", "gelu"):
-            found[f"{kind}_{dtype}"] = _on(
+            found[f"{kind}_{dtype}"] = on(
                 (1, 5, 6, 16), lambda b, x, k=kind: getattr(b, k)(x), dtype
             )
-    found["gelu_approximate"] = _on((1, 5, 6, 3), lambda b, x: b.gelu(x, approximate=True))
-    found["elu"] = _on((1, 5, 6, 3), lambda b, x: b.elu(x))
+    found["gelu_approximate"] = on((1, 5, 6, 3), lambda b, x: b.gelu(x, approximate=True))
+    found["elu"] = on((1, 5, 6, 3), lambda b, x: b.elu(x))
     for dtype in ("int8", "int16"):
         for kind in ("exp", "log", "rsqrt"):
-            found[f"{kind}_{dtype}"] = _on(
+            found[f"{kind}_{dtype}"] = on(
                 (1, 5, 6, 8),
                 lambda b, x, k=kind: getattr(b, k)(x),
                 dtype,
@@ -108,23 +69,23 @@ def _activations() -> dict[str, Make]:
                 zero_point=None if kind == "exp" else -128 if dtype == "int8" else 0,
             )
         for alpha in (0.0, 0.1, 0.5, 1.0, 1.5, -0.5, -1.0):
-            found[f"leaky_{dtype}_{alpha}"] = _on(
+            found[f"leaky_{dtype}_{alpha}"] = on(
                 (1, 5, 6, 16), lambda b, x, a=alpha: b.leaky_relu(x, a), dtype
             )
-        found[f"leaky_same_{dtype}"] = _on(
+        found[f"leaky_same_{dtype}"] = on(
             (1, 5, 6, 16),
             lambda b, x: b.apply(OpKind.LEAKY_RELU, [x], LeakyReluOptions(alpha=0.2), like=x),
             dtype,
         )
-        found[f"prelu_{dtype}"] = _on((1, 5, 6, 16), lambda b, x: b.prelu(x), dtype)
-        found[f"prelu_equal_{dtype}"] = _on(
+        found[f"prelu_{dtype}"] = on((1, 5, 6, 16), lambda b, x: b.prelu(x), dtype)
+        found[f"prelu_equal_{dtype}"] = on(
             (1, 5, 6, 16), lambda b, x: b.prelu(x, np.full(16, 0.25)), dtype
         )
-        found[f"prelu_steep_{dtype}"] = _on(
+        found[f"prelu_steep_{dtype}"] = on(
             (1, 5, 6, 16), lambda b, x: b.prelu(x, np.linspace(0.1, 2.0, 16)), dtype
         )
-    found["conv_tanh_int8"] = _on((1, 6, 6, 4), lambda b, x: b.conv2d(x, 8, activation="TANH"))
-    found["fc_tanh_int16"] = _on(
+    found["conv_tanh_int8"] = on((1, 6, 6, 4), lambda b, x: b.conv2d(x, 8, activation="TANH"))
+    found["fc_tanh_int16"] = on(
         (1, 24), lambda b, x: b.fully_connected(x, 8, activation="TANH"), "int16"
     )
     return found
@@ -146,7 +107,7 @@ def _reductions() -> dict[str, Make]:
             ("rank3", (1, 9, 16), (1,), False),
             ("rank2", (1, 19), (1,), False),
         ):
-            found[f"mean_{name}_{dtype}"] = _on(
+            found[f"mean_{name}_{dtype}"] = on(
                 shape, lambda b, x, a=axes, k=keep: b.mean(x, a, keep_dims=k), dtype
             )
         for name, shape, axis, keep in (
@@ -156,23 +117,23 @@ def _reductions() -> dict[str, Make]:
             ("w", (1, 4, 5, 20), 2, True),
             ("h", (1, 4, 5, 20), 1, False),
         ):
-            found[f"sum_{name}_{dtype}"] = _on(
+            found[f"sum_{name}_{dtype}"] = on(
                 shape, lambda b, x, a=axis, k=keep: b.sum(x, (a,), keep_dims=k), dtype
             )
         for kind in ("REDUCE_MAX", "REDUCE_MIN"):
             for name, axes in (("hw", (1, 2)), ("c", (3,)), ("w", (2,)), ("all", (3, 1))):
-                found[f"{kind.lower()}_{name}_{dtype}"] = _on(
+                found[f"{kind.lower()}_{name}_{dtype}"] = on(
                     (1, 4, 5, 20),
                     lambda b, x, a=axes, k=kind: b.reduce(OpKind(k), x, a),
                     dtype,
                 )
     for dtype in ("int8", "uint8"):
-        found[f"arg_max_{dtype}"] = _on((1, 4, 5, 20), lambda b, x: b.arg_max(x), dtype)
-        found[f"arg_max64_{dtype}"] = _on(
+        found[f"arg_max_{dtype}"] = on((1, 4, 5, 20), lambda b, x: b.arg_max(x), dtype)
+        found[f"arg_max64_{dtype}"] = on(
             (1, 4, 5, 20), lambda b, x: b.arg_max(x, dtype="int64"), dtype
         )
-    found["arg_max_h"] = _on((1, 4, 5, 20), lambda b, x: b.arg_max(x, 1))
-    found["arg_max_2d"] = _on((1, 100), lambda b, x: b.arg_max(x))
+    found["arg_max_h"] = on((1, 4, 5, 20), lambda b, x: b.arg_max(x, 1))
+    found["arg_max_2d"] = on((1, 100), lambda b, x: b.arg_max(x))
     return found
 
 
@@ -190,40 +151,36 @@ def _convolutions() -> dict[str, Make]:
         (2, 4, "SAME", "int8"),
         (3, 2, "SAME", "int16"),
     ):
-        found[f"tconv_{kernel}x{kernel}s{stride}_{padding}_{dtype}"] = _on(
+        found[f"tconv_{kernel}x{kernel}s{stride}_{padding}_{dtype}"] = on(
             (1, 5, 7, 6),
             lambda b, x, k=kernel, s=stride, p=padding: b.transpose_conv(
                 x, 10, k, stride=s, padding=p
             ),
             dtype,
         )
-    found["tconv_1d"] = _on(
-        (1, 1, 9, 6), lambda b, x: b.transpose_conv(x, 8, (1, 4), stride=(1, 2))
-    )
-    found["tconv_batch"] = _on((2, 4, 4, 6), lambda b, x: b.transpose_conv(x, 8, 3))
-    found["tconv_relu"] = _on(
+    found["tconv_1d"] = on((1, 1, 9, 6), lambda b, x: b.transpose_conv(x, 8, (1, 4), stride=(1, 2)))
+    found["tconv_batch"] = on((2, 4, 4, 6), lambda b, x: b.transpose_conv(x, 8, 3))
+    found["tconv_relu"] = on(
         (1, 4, 4, 6), lambda b, x: b.transpose_conv(x, 8, 3, activation="RELU")
     )
     for multiplier in (2, 3):
-        found[f"dw_times_{multiplier}"] = _on(
+        found[f"dw_times_{multiplier}"] = on(
             (1, 6, 8, 5), lambda b, x, m=multiplier: b.depthwise_conv2d(x, 3, multiplier=m)
         )
-    found["dw_times_4_of_1"] = _on(
-        (1, 6, 8, 1), lambda b, x: b.depthwise_conv2d(x, 3, multiplier=4)
-    )
-    found["dw_times_2_batch"] = _on(
+    found["dw_times_4_of_1"] = on((1, 6, 8, 1), lambda b, x: b.depthwise_conv2d(x, 3, multiplier=4))
+    found["dw_times_2_batch"] = on(
         (2, 6, 8, 5), lambda b, x: b.depthwise_conv2d(x, 3, multiplier=2)
     )
-    found["dw_times_2_relu"] = _on(
+    found["dw_times_2_relu"] = on(
         (1, 6, 8, 16),
         lambda b, x: b.depthwise_conv2d(x, 3, multiplier=2, activation="RELU6"),
     )
-    found["dw_dilated_4"] = _on((1, 16, 16, 8), lambda b, x: b.depthwise_conv2d(x, 3, dilation=4))
-    found["conv_dilated_3"] = _on((1, 16, 16, 8), lambda b, x: b.conv2d(x, 8, 3, dilation=3))
-    found["conv_grouped"] = _on((1, 8, 8, 16), lambda b, x: _grouped(b, x, 32, 4))
-    found["conv_grouped_relu"] = _on((1, 8, 8, 8), lambda b, x: b.relu(_grouped(b, x, 8, 4)))
-    found["conv_groups_of_1"] = _on((1, 8, 8, 16), lambda b, x: _grouped(b, x, 16, 1))
-    found["conv_groups_of_1_to_2"] = _on((1, 8, 8, 4), lambda b, x: _grouped(b, x, 8, 1))
+    found["dw_dilated_4"] = on((1, 16, 16, 8), lambda b, x: b.depthwise_conv2d(x, 3, dilation=4))
+    found["conv_dilated_3"] = on((1, 16, 16, 8), lambda b, x: b.conv2d(x, 8, 3, dilation=3))
+    found["conv_grouped"] = on((1, 8, 8, 16), lambda b, x: _grouped(b, x, 32, 4))
+    found["conv_grouped_relu"] = on((1, 8, 8, 8), lambda b, x: b.relu(_grouped(b, x, 8, 4)))
+    found["conv_groups_of_1"] = on((1, 8, 8, 16), lambda b, x: _grouped(b, x, 16, 1))
+    found["conv_groups_of_1_to_2"] = on((1, 8, 8, 4), lambda b, x: _grouped(b, x, 8, 1))
     return found
 
 
@@ -255,20 +212,20 @@ def _matrices() -> dict[str, Make]:
             ("heads", (1, 3, 12, 20), (1, 3, 20, 16), False, False),
             ("broadcast", (1, 3, 12, 20), (1, 1, 20, 16), False, False),
         ):
-            found[f"matmul_{name}_{dtype}"] = _pair(
+            found[f"matmul_{name}_{dtype}"] = pair(
                 first,
                 second,
                 lambda b, x, y, ax=adj_x, ay=adj_y: b.batch_matmul(x, y, adj_x=ax, adj_y=ay),
                 dtype,
             )
-    found["fc_computed_weights"] = _pair(
+    found["fc_computed_weights"] = pair(
         (4, 20),
         (12, 20),
         lambda b, x, w: b.apply(
             OpKind.FULLY_CONNECTED, [x, w, None], FullyConnectedOptions(), scale=0.2, zero_point=1
         ),
     )
-    found["matmul_square_self"] = _on((1, 16, 16), lambda b, x: b.batch_matmul(x, x, adj_y=True))
+    found["matmul_square_self"] = on((1, 16, 16), lambda b, x: b.batch_matmul(x, x, adj_y=True))
     return found
 
 
@@ -292,13 +249,13 @@ def _transposes() -> dict[str, Make]:
     ):
         label = "x".join(map(str, shape)) + "_" + "".join(map(str, order))
         for dtype in ("int8", "int16", "int32"):
-            found[f"transpose_{label}_{dtype}"] = _on(
+            found[f"transpose_{label}_{dtype}"] = on(
                 shape, lambda b, x, o=order: b.transpose(x, o), dtype
             )
-    found["transpose_twice"] = _on(
+    found["transpose_twice"] = on(
         (1, 4, 6, 8), lambda b, x: b.transpose(b.transpose(x, (0, 2, 3, 1)), (0, 2, 1, 3))
     )
-    found["transpose_back"] = _on(
+    found["transpose_back"] = on(
         (1, 4, 6, 8),
         lambda b, x: b.relu(b.transpose(b.transpose(b.relu(x), (0, 2, 3, 1)), (0, 3, 1, 2))),
     )
@@ -322,7 +279,7 @@ def _resizes() -> dict[str, Make]:
     ):
         for kind in ("bilinear", "nearest"):
             for dtype in ("int8", "int16"):
-                found[f"resize_{kind}_{name}_{dtype}"] = _on(
+                found[f"resize_{kind}_{name}_{dtype}"] = on(
                     shape,
                     lambda b, x, k=kind, s=size, a=align, h=half: getattr(b, f"resize_{k}")(
                         x, s, align_corners=a, half_pixel_centers=h
@@ -334,143 +291,12 @@ def _resizes() -> dict[str, Make]:
 
 def _lstms() -> dict[str, Make]:
     return {
-        "lstm_1": _on((1, 3, 6), lambda b, x: b.lstm(x, 5)),
-        "lstm_clip": _on((1, 2, 6), lambda b, x: b.lstm(x, 5, cell_clip=2.0)),
-        "lstm_batch": _on((3, 2, 6), lambda b, x: b.lstm(x, 5)),
-        "lstm_time_major": _on((2, 3, 6), lambda b, x: b.lstm(x, 5, time_major=True)),
-        "lstm_time_major_4": _on((2, 4, 6), lambda b, x: b.lstm(x, 8, time_major=True)),
+        "lstm_1": on((1, 3, 6), lambda b, x: b.lstm(x, 5)),
+        "lstm_clip": on((1, 2, 6), lambda b, x: b.lstm(x, 5, cell_clip=2.0)),
+        "lstm_batch": on((3, 2, 6), lambda b, x: b.lstm(x, 5)),
+        "lstm_time_major": on((2, 3, 6), lambda b, x: b.lstm(x, 5, time_major=True)),
+        "lstm_time_major_4": on((2, 4, 6), lambda b, x: b.lstm(x, 8, time_major=True)),
     }
-
-
-def _moves() -> dict[str, Make]:
-    found: dict[str, Make] = {
-        "tile_hw": _on((1, 3, 4, 5), lambda b, x: b.tile(x, (1, 2, 3, 1))),
-        "tile_none": _on((1, 3, 4, 5), lambda b, x: b.tile(x, (1, 1, 1, 1))),
-        "tile_c": _on((3, 16), lambda b, x: b.tile(x, (1, 4))),
-        "mirror_reflect": _on(
-            (1, 5, 6, 8), lambda b, x: b.mirror_pad(x, ((0, 0), (2, 1), (1, 3), (0, 0)))
-        ),
-        "mirror_symmetric": _on(
-            (1, 5, 6, 8),
-            lambda b, x: b.mirror_pad(x, ((0, 0), (2, 0), (0, 3), (0, 0)), symmetric=True),
-        ),
-        "gather": _on((10, 16), lambda b, x: b.gather(x, (3, 1, 4, 1, 5))),
-        "double_broadcast": _pair((1, 1, 6, 8), (1, 5, 1, 8), lambda b, x, y: b.add(x, y)),
-        "double_broadcast_mul": _pair((1, 5, 1, 1), (1, 1, 6, 8), lambda b, x, y: b.mul(x, y)),
-        "div": _pair((1, 5, 6, 8), (1, 5, 6, 8), lambda b, x, y: b.div(x, y)),
-    }
-    for axes in ((1,), (2,), (3,), (1, 2), (0,)):
-        label = "".join(map(str, axes))
-        found[f"reverse_{label}"] = _on(
-            (2 if axes == (0,) else 1, 4, 5, 16),
-            lambda b, x, a=axes: b.apply(OpKind.REVERSE_V2, [x, b.const(a)], NoOptions(), like=x),
-        )
-    for dtype in ("int8", "int16"):
-        found[f"squared_difference_{dtype}"] = _pair(
-            (1, 5, 6, 8), (1, 5, 6, 8), lambda b, x, y: b.squared_difference(x, y), dtype
-        )
-    found["squared_difference_row"] = _pair(
-        (1, 5, 6, 8), (1, 1, 1, 8), lambda b, x, y: b.squared_difference(x, y)
-    )
-    found["gather_batch"] = _pair_gather()
-    found["scatter"] = _on((3, 16), _scatter)
-    return found
-
-
-def _scatter(b: Builder, x: Ref) -> Ref:
-    """SCATTER_ND of 3 rows into 10."""
-    result = b.tensor("y", (10, 16), x.dtype, scale=x.scale, zero_point=x.zero_point)
-    b.op(OpKind.SCATTER_ND, [b.const(((7,), (1,), (4,))), x, b.const((10, 16))], [result])
-    return result
-
-
-def _pair_gather() -> Make:
-    def make(b: Builder) -> Ref:
-        x = b.input("x", (2, 10, 16), "int8")
-        i = b.const(np.array([[1, 2, 3], [4, 5, 6]]), "int32")
-        return b.apply(OpKind.GATHER, [x, i], AxisOptions(axis=1, batch_dims=1), like=x)
-
-    return make
-
-
-def _logic() -> dict[str, Make]:
-    found: dict[str, Make] = {}
-    for kind in ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"):
-        found[kind.lower()] = _pair(
-            (1, 5, 6, 8), (1, 5, 6, 8), lambda b, x, y, k=kind: _bool(b, k, x, y)
-        )
-
-    def select(b: Builder) -> Ref:
-        x = b.input("x", (1, 5, 6, 8), "int8", scale=0.05)
-        y = b.input("y", (1, 5, 6, 8), "int8", scale=0.05)
-        c = b.input("c", (1, 5, 6, 8), "bool", scale=None)
-        return b.apply(OpKind.SELECT_V2, [c, x, y], like=x)
-
-    def select16(b: Builder) -> Ref:
-        x = b.input("x", (1, 5, 6, 8), "int16", scale=0.05)
-        y = b.input("y", (1, 5, 6, 8), "int16", scale=0.05)
-        return b.apply(OpKind.SELECT_V2, [_bool(b, "GREATER", x, y), x, y], like=x)
-
-    found["select"] = select
-    found["select16"] = select16
-    found["logical_and"] = lambda b: b.apply(
-        OpKind.LOGICAL_AND,
-        [b.input("x", (1, 5, 8), "bool"), b.input("y", (1, 5, 8), "bool")],
-        dtype="bool",
-    )
-    found["logical_or"] = lambda b: b.apply(
-        OpKind.LOGICAL_OR,
-        [b.input("x", (1, 5, 8), "bool"), b.input("y", (1, 5, 8), "bool")],
-        dtype="bool",
-    )
-    found["logical_not"] = lambda b: b.apply(
-        OpKind.LOGICAL_NOT, [b.input("x", (1, 5, 8), "bool")], dtype="bool"
-    )
-    for kind in ("REDUCE_ANY", "REDUCE_ALL"):
-        found[kind.lower()] = _of(
-            lambda b, k=kind: b.reduce(OpKind(k), b.input("x", (1, 5, 6, 8), "bool"), (1,))
-        )
-    for source, target in (
-        ("int8", "int16"),
-        ("int8", "int32"),
-        ("int16", "int8"),
-        ("int32", "int16"),
-        ("int32", "int8"),
-        ("bool", "int8"),
-        ("int8", "bool"),
-        ("int8", "int64"),
-    ):
-        found[f"cast_{source}_{target}"] = _cast(source, target)
-    return found
-
-
-def _bool(b: Builder, kind: str, x: Ref, y: Ref) -> Ref:
-    result = b.tensor(kind.lower(), x.shape, DataType.BOOL)
-    b.op(OpKind(kind), [x, y], [result])
-    return result
-
-
-def _cast(source: str, target: str) -> Make:
-    def make(b: Builder) -> Ref:
-        x = b.input("x", (1, 5, 6, 8), source)
-        wide = target in ("int32", "int64", "bool")
-        result = b.tensor("y", x.shape, target, scale=None if wide else x.scale or 1.0)
-        b.op(OpKind.CAST, [x], [result])
-        return result
-
-    return make
-
-
-def _variables() -> dict[str, Make]:
-    def accumulate(b: Builder) -> Ref:
-        x = b.input("x", (1, 8), "int8", scale=0.05)
-        handle = b.var_handle("total")
-        old = b.read_variable(handle, (1, 8), "int8", scale=0.05)
-        new = b.add(old, x, scale=0.05, zero_point=0)
-        b.assign_variable(handle, new)
-        return b.relu(new)
-
-    return {"variable": accumulate}
 
 
 def families() -> dict[str, dict[str, Make]]:
@@ -484,9 +310,9 @@ def families() -> dict[str, dict[str, Make]]:
         "transpose": _transposes(),
         "resize": _resizes(),
         "lstm": _lstms(),
-        "moves": _moves(),
-        "logic": _logic(),
-        "variables": _variables(),
+        "moves": moves(),
+        "logic": logic(),
+        "variables": variables(),
     }
 
 

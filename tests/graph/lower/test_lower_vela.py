@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from lower_models import Make, build, families
+from lower_model_kit import Make
+from lower_models import build, families
 
 from npusched.errors import VelaError
 from npusched.graph.build import build_graph
