@@ -100,7 +100,7 @@ def _scaling(
     if prepared is not None and not state.has_global_scale:
         return Scaling(prepared.scales.multiplier, prepared.scales.shift, rounding)
     if not state.has_global_scale:
-        if isinstance(operation, Window):
+        if isinstance(operation, Window) and operation is not Window.MAX_POOL:
             raise _refuse(state, "a pool without a global scale is not modelled")
         return None
     multiplier, shift = state.ofm_scale

@@ -45,7 +45,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpuOperator:
-    """An ``ethos-u`` operator: its place in the file, stream, memories and placed tensors."""
+    """An ``ethos-u`` operator: its place in the file, stream, memories and placed tensors.
+
+    ``memory_tensors`` are the tensors that are its scratch and fast scratch memory.
+    """
 
     subgraph: int
     op: int
@@ -53,6 +56,7 @@ class NpuOperator:
     regions: tuple[Region, ...]
     inputs: tuple[Placed, ...]
     outputs: tuple[Placed, ...]
+    memory_tensors: tuple[int, int]
 
     def load(self) -> Program:
         """Resolve the stream (see ``program.load``)."""
@@ -161,6 +165,7 @@ def _operator(graph: Subgraph, op: Op, offsets: Sequence[int]) -> NpuOperator:
         regions=tuple(regions),
         inputs=tuple(placed(index) for index in op.inputs[_FIXED_INPUTS:]),
         outputs=tuple(placed(index) for index in op.outputs),
+        memory_tensors=(scratch.index, fast.index),
     )
 
 
@@ -170,15 +175,17 @@ def run_operator(
     inputs: Mapping[int, Array],
     observer: Observer | None = None,
     *,
-    fill: int = 0,
+    memories: dict[int, Array] | None = None,
 ) -> dict[int, Array]:
     """Run an operator on a batch: tensor index -> values (batch, *shape), for inputs and results.
 
-    Memories hold ``fill`` where nothing was written. Raises SimError if an input is missing or
-    has another size.
+    ``memories`` are those that earlier operators of the file left (Vela hands tensors on in the
+    scratch memory without listing them), new ones if None. Raises SimError if an input is missing
+    or has another size.
     """
     batch = max((len(values) for values in inputs.values()), default=1)
-    memories = new_memories(program, batch, fill=fill)
+    if memories is None:
+        memories = new_memories(program, batch)
     scratch = memories[program.regions[SCRATCH].key]
     for placed in operator.inputs:
         values = inputs.get(placed.tensor.index)
@@ -188,7 +195,8 @@ def run_operator(
                 f"needed: {list(placed.tensor.shape)}, given: "
                 f"{'nothing' if values is None else list(values.shape[1:])}",
             )
-        raw = np.ascontiguousarray(values, placed.numpy_type).view(np.uint8).reshape(batch, -1)
+        raw = np.ascontiguousarray(values, placed.numpy_type).view(np.uint8)
+        raw = raw.reshape(len(values), -1)
         scratch[:, placed.address : placed.address + raw.shape[1]] = raw
     execute(program, memories, observer)
     results = {}
@@ -196,6 +204,6 @@ def run_operator(
         end = placed.address + placed.tensor.size_bytes
         raw = scratch[:, placed.address : end].copy()
         results[placed.tensor.index] = raw.view(placed.numpy_type).reshape(
-            batch, *placed.tensor.shape
+            len(scratch), *placed.tensor.shape
         )
     return results

@@ -62,7 +62,10 @@ class Reference:
             raise _cannot_run(error) from None
 
     def value(self, index: int) -> Array | None:
-        """Return a copy of a tensor of the main subgraph, None if it holds no values."""
+        """Return a copy of a tensor of the main subgraph, None if it holds no values.
+
+        Never ask for strings, resources or variants: LiteRT crashes.
+        """
         try:
             found: Array = self._interpreter.get_tensor(index)
         except ValueError:

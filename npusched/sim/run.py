@@ -15,12 +15,17 @@ import numpy as np
 
 from npusched.errors import SimError
 from npusched.ir import Op, OpKind, Subgraph
+from npusched.ir.options import VarHandleOptions
 from npusched.sim.container import (
+    SCRATCH,
+    SCRATCH_FAST,
     CompiledFile,
+    NpuOperator,
     numpy_type,
     read_compiled_file,
     run_operator,
 )
+from npusched.sim.execute import new_memories
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.program import LoadedKernel, Program
 from npusched.sim.reference import Reference, random_inputs
@@ -69,22 +74,37 @@ class Executable:
         ``inputs`` has all graph inputs, (batch, *shape). Raises SimError for missing or unfit
         inputs, and if LiteRT is needed but missing.
         """
+        values = self.boundaries(inputs, watcher)
+        return {index: values[index] for index in self.graph.outputs if index in values}
+
+    def boundaries(
+        self, inputs: Mapping[int, Array], watcher: Watcher | None = None
+    ) -> dict[int, Array]:
+        """Return all tensors between steps, in the order in which they were made; see ``run``."""
         values = dict(check_inputs(self.graph, inputs))
+        kept: dict[int, Array] = {}
         for step in self.steps:
             if isinstance(step, HostGroup):
                 values.update(_run_host(step, values))
                 continue
-            operator = self.file.operators[step]
+            operator, program = self.file.operators[step], self.programs[step]
             given = {each.tensor.index: values[each.tensor.index] for each in operator.inputs}
-            values.update(
-                run_operator(
-                    operator,
-                    self.programs[step],
-                    given,
-                    None if watcher is None else _bind(watcher, step),
-                )
-            )
-        return {index: values[index] for index in self.graph.outputs if index in values}
+            batch = max((len(array) for array in values.values()), default=1)
+            observer = None if watcher is None else _bind(watcher, step)
+            memories = _memories(operator, program, batch, kept)
+            values.update(run_operator(operator, program, given, observer, memories=memories))
+        return values
+
+
+def _memories(
+    operator: NpuOperator, program: Program, batch: int, kept: dict[int, Array]
+) -> dict[int, Array]:
+    """Return an operator's memories; those that it shares with earlier ones come from ``kept``."""
+    memories = new_memories(program, batch)
+    for region, tensor in zip((SCRATCH, SCRATCH_FAST), operator.memory_tensors, strict=True):
+        key = program.regions[region].key
+        memories[key] = kept.setdefault(tensor, memories[key])
+    return memories
 
 
 def _bind(watcher: Watcher, number: int) -> Callable[[LoadedKernel, Array], None]:
@@ -184,11 +204,46 @@ def _steps(file: CompiledFile, content: bytes) -> tuple[HostGroup | int, ...]:
         steps.append(numbers[op.index])
     if pending:
         steps.append(_group(root or decode(content), graph, pending))
+    _check_variables(graph, [step for step in steps if isinstance(step, HostGroup)])
     return tuple(steps)
 
 
+def _check_variables(graph: Subgraph, groups: Sequence[HostGroup]) -> None:
+    """Refuse variables that one host group sets and a later one reads: each starts afresh."""
+    names = {
+        op.outputs[0]: op.options.shared_name
+        for op in graph.ops
+        if isinstance(op.options, VarHandleOptions) and op.outputs
+    }
+    assigned: set[str] = set()
+    for group in groups:
+        ops = [graph.ops[index] for index in group.ops]
+        read = {names.get(op.inputs[0]) for op in ops if op.kind is OpKind.READ_VARIABLE}
+        crossing = sorted(name for name in assigned if name in read)
+        if crossing:
+            raise SimError(
+                "cannot run the compiled file",
+                f"variable {crossing[0]} is set before an NPU operator and read behind it",
+            )
+        assigned |= {names.get(op.inputs[0], "") for op in ops if op.kind is OpKind.ASSIGN_VARIABLE}
+
+
 def _group(root: Record, graph: Subgraph, ops: Sequence[Op]) -> HostGroup:
-    """Cut host ops out as a model: what they need from outside becomes an input."""
+    """Cut host ops out as a model: what they need from outside becomes an input.
+
+    Handles of variables are no values: the ops that make them are copied into each group, behind
+    the calls that set variables up (Vela may place those behind the first reads).
+    """
+    handles = {
+        index: op for op in graph.ops if op.kind is OpKind.VAR_HANDLE for index in op.outputs
+    }
+    needed = {handles[i].index: handles[i] for op in ops for i in op.inputs if i in handles}
+    if needed:
+        needed.update({op.index: op for op in graph.ops if op.kind is OpKind.CALL_ONCE})
+    ops = sorted(
+        {**{op.index: op for op in ops}, **needed}.values(),
+        key=lambda op: (op.kind is not OpKind.CALL_ONCE, op.index),
+    )
     inside = {op.index for op in ops}
     made = {index for op in ops for index in op.outputs if index >= 0}
     elsewhere = {
@@ -200,7 +255,7 @@ def _group(root: Record, graph: Subgraph, ops: Sequence[Op]) -> HostGroup:
     wanted = {index for op in graph.ops if op.index not in inside for index in op.inputs}.union(
         graph.outputs
     )
-    outputs = tuple(sorted(made & wanted))
+    outputs = tuple(sorted((made & wanted) - set(handles)))
     record = root.records("subgraphs")[0]
     records = record.records("operators")
     cut = Record(
