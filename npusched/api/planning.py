@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npusched.hardware import Target
     from npusched.ir import Model, Shape
     from npusched.report import PlanReport
-    from npusched.schedule import Objective, Segments
+    from npusched.schedule import Objective, Planner
 
 
 def plan(
@@ -66,6 +66,7 @@ def plan_report(
     use_cache: bool = True,
 ) -> PlanReport:
     """Like ``plan``, for bytes and a resolved target."""
+    from npusched.advise import Situation, advise
     from npusched.api.weights import ask_vela, weight_table
     from npusched.report import PlanInputs, build_report
     from npusched.schedule import Goal, Objective, Planner, check_plan, fusion_levels, whole_cost
@@ -83,44 +84,62 @@ def plan_report(
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
     segments = planner.segments
-    folded = _folded_segments(model, graph, target, sizes, goal) or segments
+    folded = _folded_planner(model, graph, target, sizes, goal, input_shapes)
+    subgraph = model.subgraphs[graph.subgraph]
+    advice = advise(
+        Situation(
+            subgraph=subgraph,
+            graph=graph,
+            target=target,
+            plan=found,
+            foldable=0 if folded is None else folded[1],
+            folded=None if folded is None else lambda: folded[0].plan(found.budget_bytes),
+        )
+    )
     return build_report(
         PlanInputs(
             model=model,
             graph=graph,
             target=target,
             plan=found,
-            levels=fusion_levels(model.subgraphs[graph.subgraph], segments, folded, found),
+            levels=fusion_levels(
+                subgraph, segments, segments if folded is None else folded[0].segments, found
+            ),
             unfused=[whole_cost(segments, v) for v in range(len(graph.ops))],
             objective=objective,
             vela_version=sizes.vela_version,
             warnings=warnings,
             has_budget=sram is not None,
+            advice=advice,
         )
     )
 
 
-def _folded_segments(
-    model: Model, graph: OpGraph, target: Target, sizes: WeightTable, objective: Objective
-) -> Segments | None:
-    """Segments of the graph with batch norms folded (level L3); None if there is none to fold."""
+def _folded_planner(
+    model: Model,
+    graph: OpGraph,
+    target: Target,
+    sizes: WeightTable,
+    objective: Objective,
+    input_shapes: Mapping[str, Shape] | None,
+) -> tuple[Planner, int] | None:
+    """(planner of the model with batch norms folded, how many); None if there is none to fold.
+
+    Fusion level L3 and the advice to fold are about that model.
+    """
     from npusched.api.folding import folded_model
-    from npusched.graph.batchnorm import find_batch_norms
     from npusched.graph.build import build_graph
     from npusched.graph.fold import fold_batch_norms
     from npusched.schedule import Planner
 
-    subgraph = model.subgraphs[graph.subgraph]
-    if all(norm.linear is None for norm in find_batch_norms(subgraph)):
-        return None
-    after = folded_model(model)
+    folded, _ = fold_batch_norms(model.subgraphs[graph.subgraph])
+    after = folded_model(model, input_shapes) if folded else None
     if after is None:
         return None
-    removed = sorted(op for item in fold_batch_norms(subgraph)[0] for op in item.removed)
+    removed = sorted(op for item in folded for op in item.removed)
     lowered = build_graph(after, graph.family, subgraph=graph.subgraph)
-    return Planner.of(
-        lowered, target, sizes.renumbered(lowered, removed).of, objective=objective
-    ).segments
+    table = sizes.renumbered(lowered, removed)
+    return Planner.of(lowered, target, table.of, objective=objective), len(folded)
 
 
 def read(content: bytes, name: str, input_shapes: Mapping[str, Shape] | None = None) -> Model:

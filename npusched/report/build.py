@@ -9,6 +9,7 @@ from math import ceil
 from typing import Literal
 
 from npusched import __version__
+from npusched import advise as advising
 from npusched.cost.cpu import npu_call_cycles
 from npusched.graph.chains import StopKind
 from npusched.graph.opgraph import OpGraph, SourcePlacement
@@ -22,6 +23,7 @@ from npusched.report.types import (
     Advice,
     AllocationFacts,
     BoundFacts,
+    Delta,
     FusionLevel,
     Interval,
     ModelFacts,
@@ -57,7 +59,7 @@ class PlanInputs:
     vela_version: str | None
     warnings: Sequence[str]
     has_budget: bool
-    advice: Sequence[Advice] = ()
+    advice: Sequence[advising.Advice] = ()
 
     @property
     def subgraph(self) -> Subgraph:
@@ -100,8 +102,22 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         ),
         allocation=_allocation(inputs),
         live_sram_bytes=_live(inputs),
-        advice=tuple(inputs.advice),
+        advice=tuple(_advice(advice) for advice in inputs.advice),
         warnings=(*inputs.model.notes, *inputs.warnings, *plan.notes),
+    )
+
+
+def _advice(advice: advising.Advice) -> Advice:
+    return Advice(
+        id=advice.id,
+        severity=advice.severity.value,
+        message=advice.message,
+        delta=Delta(
+            sram_bytes=advice.effect.sram_bytes,
+            cycles=advice.effect.cycles,
+            energy_nj=advice.effect.energy_nj,
+        ),
+        confidence=advice.confidence.value,
     )
 
 

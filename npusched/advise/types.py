@@ -1,0 +1,41 @@
+"""One piece of advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much it matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+
+
+class Confidence(StrEnum):
+    """How sure the predicted effect is."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """Predicted change if the advice is followed; None = not predicted."""
+
+    sram_bytes: int | None = None
+    cycles: int | None = None
+    energy_nj: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One thing worth changing. ``id`` names the rule and stays the same for ever."""
+
+    id: str
+    severity: Severity
+    message: str
+    effect: Effect
+    confidence: Confidence
