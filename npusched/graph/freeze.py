@@ -12,6 +12,7 @@ from npusched.graph.kinds import is_windowed
 from npusched.graph.layout import choose_layout
 from npusched.graph.shapes import ceil_div, pad_axes, shape4
 from npusched.graph.types import (
+    NOT_STORED,
     Access,
     FeatureMap,
     Kernel,
@@ -25,10 +26,7 @@ from npusched.graph.types import (
 )
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.hardware.target import Family
-from npusched.ir import OpKind, Quantization, Shape
-
-NOT_STORED = -1
-"""Tensor id of a result that is passed on inside a kernel and never reaches memory."""
+from npusched.ir import DataType, OpKind, Quantization, Shape
 
 
 @dataclass(slots=True)
@@ -48,7 +46,7 @@ def freeze(
     ids = _Ids()
     for tensor in graph.inputs:
         ids.of(tensor)
-    ops = tuple(_scheduled(number, group, ids) for number, group in enumerate(groups))
+    ops = tuple(_scheduled(n, group, ids, graph.family) for n, group in enumerate(groups))
     for tensor in graph.outputs:
         ids.of(tensor)
     maps = {
@@ -104,7 +102,7 @@ def access(link: Link, tensor: int) -> Access:
     )
 
 
-def _scheduled(number: int, group: Group, ids: _Ids) -> ScheduledOp:
+def _scheduled(number: int, group: Group, ids: _Ids, family: Family | None) -> ScheduledOp:
     primary = group.primary
     ifms = tuple(access(link, ids.of(link.tensor)) for link in primary.ifms)
     if primary.cpu:
@@ -151,9 +149,28 @@ def _scheduled(number: int, group: Group, ids: _Ids) -> ScheduledOp:
         pieces=primary.pieces,
         keep_accumulators=primary.keep_accumulators,
         write_ofm=primary.write_ofm,
+        scratch=_scratch(primary, ids, family),
         name=group.members[-1].name or primary.name,
         fusion_blocker=group.blocker,
     )
+
+
+def _scratch(op: WorkOp, ids: _Ids, family: Family | None) -> Access | None:
+    """Return the working memory of a matrix product on U55 and U65.
+
+    It holds the products of one column of the result, and their sums behind them.
+    """
+    if op.kind is not KernelKind.MATMUL or family is Family.U85:
+        return None
+    n, h, w, c = shape4(op.ifm.region)
+    tensor = WorkTensor(
+        name=f"{op.name}/scratch",
+        shape=(n, h, w, c + 1),
+        dtype=DataType.INT32,
+        writers=[op],
+        readers=[op],
+    )
+    return access(Link(tensor, tensor.shape), ids.of(tensor))
 
 
 def _padded_kernel(op: WorkOp, ofm: Link) -> Kernel:

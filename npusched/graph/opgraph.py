@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -80,7 +80,6 @@ class OpGraph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     sources: tuple[SourceOp, ...]
-    scratch: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:

@@ -331,9 +331,10 @@ class ScheduledOp:
     the accumulators that the op before left (U85); ``write_ofm`` False: leaves its own there. A
     run of ops that is linked so has one grid and is repeated as a whole, piece by piece.
     ``accumulator_scaled`` is Vela's flag that selects 40-bit accumulators for 16-bit data
-    (VELA_SPEC_2 §3). CPU ops may have any number of ``ifms``, and list all their results in
-    ``ofms``; NPU ops have exactly one. ``host_work``: MACs and elements of a CPU op.
-    ``fusion_blocker`` says why the next op could not join.
+    (VELA_SPEC_2 §3). ``scratch`` is memory that only this op uses, while it runs. CPU ops may
+    have any number of ``ifms``, and list all their results in ``ofms``; NPU ops have exactly one.
+    ``host_work``: MACs and elements of a CPU op. ``fusion_blocker`` says why the next op could not
+    join.
     """
 
     id: int
@@ -358,6 +359,7 @@ class ScheduledOp:
     pieces: Pieces | None = None
     keep_accumulators: bool = False
     write_ofm: bool = True
+    scratch: Access | None = None
     host_work: HostWork | None = None
     name: str = ""
     fusion_blocker: str = ""

@@ -33,15 +33,20 @@ def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
 
     Persistent maps (variables) live for ever. With a staging memory apart from the arena, a map
     may lie in either, unless the host touches it or may run while it is alive (graph inputs and
-    outputs, CPU ops): then only in the arena.
+    outputs, CPU ops) or it is an op's scratch: then only in the arena.
     """
     readers: dict[int, list[int]] = {}
     writers: dict[int, list[int]] = {}
+    in_arena = set()
     for index, op in enumerate(graph.ops):
         for access in op.reads:
             _append(readers.setdefault(access.tensor, []), index)
         for access in op.writes:
             _append(writers.setdefault(access.tensor, []), index)
+        if op.scratch is not None:
+            scratch = op.scratch.tensor
+            readers[scratch] = writers[scratch] = [index]
+            in_arena.add(scratch)
     on_cpu = [i for i, op in enumerate(graph.ops) if op.placement is Placement.CPU]
     count = len(graph.ops)
     found = {}
@@ -65,7 +70,7 @@ def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
             last=last,
             readers=tuple(reads),
             writers=tuple(writes),
-            homes=_homes(target, host),
+            homes=_homes(target, host or tensor in in_arena),
         )
     return found
 
