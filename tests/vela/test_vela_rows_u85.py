@@ -18,13 +18,14 @@ SIZES = [128, 256, 512, 1024, 2048]
 
 
 def network(dtype: str) -> bytes:
-    """Activations that write slices, chains, transposes behind staged weights, input copies."""
+    """Activations that write slices, staged graph inputs, transposed staged results, chains."""
     net = Builder(seed=11)
     x = net.input("x", (1, 24, 20, 48), dtype)
     left = net.conv2d(x, 64, 1, activation="RELU6")
     right = net.conv2d(x, 32, 3, activation="RELU")
     joined = net.concat([left, right], 3)
     net.output(net.transpose(net.conv2d(joined, 80, (5, 1)), (0, 3, 2, 1)))
+    net.output(net.conv2d(net.input("z", (1, 12, 24, 96), dtype), 256, 1))
     pooled = net.avg_pool2d(x, 2, stride=2)
     net.output(net.pad(net.add(pooled, 0.5, activation="RELU"), ((0, 0), (1, 1), (2, 0), (0, 0))))
     net.output(
