@@ -205,18 +205,19 @@ def slack_of(
     block: BlockConfig | None = None,
     ifm_staged: bool = False,
     ofm_staged: bool = False,
+    keep_sparse: bool = False,
 ) -> int:
     """Cycles that an op with unstaged weights lends to the next op's DMA.
 
     Vela takes them from scheduling time: every feature map in the arena, biases in the constants'
     memory, weights not sparse. Only copies that Vela inserts to stage a graph input write the
     staging memory already then (``ofm_staged``), and their readers read it (``ifm_staged``)
-    (VELA_SPEC_2 §5).
+    (VELA_SPEC_2 §5). ``keep_sparse``: count 2:4 weights as such.
     """
     assert target.accelerator is not None
     if block is None:
         block = find_block(target.accelerator, op)
-    scheduled = _as_scheduled(target, op)
+    scheduled = _as_scheduled(target, op, keep_sparse=keep_sparse)
     if ifm_staged:
         scheduled = replace(scheduled, ifm=_moved(scheduled.ifm, target.roles.cache))
     if ofm_staged:

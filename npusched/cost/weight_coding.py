@@ -42,15 +42,31 @@ class Palette:
     uncompressed_bits: int
 
 
+@dataclass(frozen=True, slots=True)
+class CodedStream:
+    """Size of an encoded stream, and how many of its zeros are coded as runs."""
+
+    size_bytes: int
+    run_zeros: int
+
+
 def encoded_bytes(stream: Values) -> int:
     """Bytes of one core's encoded stream: all sections, end marker, rounded up to 16."""
-    starts = range(0, len(stream), SECTION_VALUES)
-    bits = sum(_section_bits(stream[start : start + SECTION_VALUES]) for start in starts)
-    return round_up(ceil_div(bits + _END_MARKER_BITS, 8), 16)
+    return code_stream(stream).size_bytes
 
 
-def _section_bits(values: Values) -> int:
-    """Bits of one section with its palette."""
+def code_stream(stream: Values) -> CodedStream:
+    """Like ``encoded_bytes``, with the number of zeros in runs."""
+    bits = zeros = 0
+    for start in range(0, len(stream), SECTION_VALUES):
+        section_bits, section_zeros = _section(stream[start : start + SECTION_VALUES])
+        bits += section_bits
+        zeros += section_zeros
+    return CodedStream(round_up(ceil_div(bits + _END_MARKER_BITS, 8), 16), zeros)
+
+
+def _section(values: Values) -> tuple[int, int]:
+    """Bits of one section with its palette, and its zeros that are coded as runs."""
     counts = np.bincount(values.astype(np.int64) + _ORIGIN, minlength=2 * _ORIGIN)
     zero_runs = _uses_zero_runs(values, counts)
     palette = make_palette(counts, zero_runs)
@@ -65,7 +81,8 @@ def _section_bits(values: Values) -> int:
     slices = search_slices(indices, WEIGHT_CODES, uncompressed_bits=uncompressed)
     run_slices = None if runs is None else search_slices(runs, RUN_CODES, uncompressed_bits=0)
     bits = _PALETTE_HEADER_BITS + palette.size * palette.entry_bits
-    return bits + _slice_bits(indices, slices, runs, run_slices, uncompressed)
+    bits += _slice_bits(indices, slices, runs, run_slices, uncompressed)
+    return bits, 0 if runs is None else int(runs.sum())
 
 
 def _slice_bits(

@@ -2,7 +2,10 @@
 
 Sizes of scales follow from a formula. Sizes of weight streams depend on their values, on the OFM
 block depth and the traversal; they are exact where Vela has encoded just that, else computed from
-the values by ``weight_coding`` and marked as estimated.
+the values by ``weight_coding`` and marked as estimated. Over the corpus (1,706 ops per target) the
+computed sizes (and on the U85 the chosen formats) equal Vela 5.2's for every op, on the targets
+U55-32, -64, -128, -256, U65-256, -512 and all U85; so an estimate errs only where weight values are
+unknown.
 """
 
 from __future__ import annotations
@@ -12,17 +15,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-import numpy as np
-
+from npusched.cost.adapt import cost_op
 from npusched.cost.arith import ceil_div, round_up
 from npusched.cost.types import BlockConfig, Traversal, WeightBytes
 from npusched.cost.weight_coding import encoded_bytes
-from npusched.cost.weight_stream import Values, core_streams
-from npusched.graph.types import KernelKind, ScheduledOp, Weights
+from npusched.cost.weight_format import WeightFormat, choose_format, fast_bytes
+from npusched.cost.weight_stream import core_streams
+from npusched.cost.weight_values import centred, is_sparse
+from npusched.graph.types import FeatureMap, ScheduledOp, Weights
 from npusched.hardware.target import Accelerator, AcceleratorU55, AcceleratorU85, Target
-
-_LARGEST_SPARSE = 127
-"""Largest magnitude that the 2:4 format holds."""
 
 SCALE_BYTES = 10
 """Encoded bias, multiplier and shift of one channel (VELA_SPEC §5)."""
@@ -50,11 +51,13 @@ def weight_bytes(
     known: EncodedWeights | None = None,
     *,
     borders: tuple[int, ...] | None = None,
+    form: WeightFormat | None = None,
 ) -> WeightBytes:
     """Encoded bytes of an op's weights and scales, all slices and cores.
 
     ``borders``: first channel of each depth slice and the depth, e.g. (0, 32, 64); default one
-    slice. ``exact`` only if ``known`` has every stream. No weights: nothing, exactly.
+    slice. ``form``: their format, by default as Vela chooses it. ``exact`` only if ``known`` has
+    every stream. No weights: nothing, exactly.
     """
     if op.weights is None:
         return WeightBytes(exact=True)
@@ -70,8 +73,12 @@ def weight_bytes(
     found = _lookup(accelerator, op.weights.key, block, known or {}, slices)
     if found is not None:
         return WeightBytes(found, scales, exact=True)
-    sparse = uses_sparse_weights(target, op)
-    streams = _estimate(accelerator, op, op.weights, block, slices, sparse=sparse)
+    if form is None:
+        choice = choose_format(target, op, cost_op(op, {}, {}))
+        if choice.block == block and len(slices) == 1:
+            return WeightBytes(choice.size_bytes, scales, exact=False)
+        form = choice.form
+    streams = _estimate(accelerator, op, op.weights, block, slices, form)
     return WeightBytes(streams, scales, exact=False)
 
 
@@ -94,29 +101,23 @@ def scale_bytes(accelerator: Accelerator, channels: int, ublock_channels: int) -
     return SCALE_BYTES * round_up(channels, max(16, ublock_channels))
 
 
-def is_sparse(weights: Weights) -> bool:
-    """True if every four neighbouring input channels hold at least two zeros (2:4, U85).
+def weight_format(
+    target: Target, op: ScheduledOp, feature_maps: Mapping[int, FeatureMap] | None = None
+) -> WeightFormat:
+    """Return the format that Vela gives the op's weights (only the U85 has several).
 
-    Channels beyond the last count as zeros, so one or two input channels always qualify (Vela
-    5.2.0, ethos_u85_weight_encoder.cpp, the sparsity check).
+    ``feature_maps`` of the graph give layouts; without them all count as bricks.
     """
-    values = _centred(weights)
-    if values is None or int(np.abs(values).max(initial=0)) > _LARGEST_SPARSE:
-        return False
-    missing = -values.shape[3] % 4
-    padded = np.pad(values, ((0, 0), (0, 0), (0, 0), (0, missing)))
-    zeros = (padded.reshape(-1, 4) == 0).sum(axis=1)
-    return bool((zeros >= 2).all())
+    if not isinstance(target.accelerator, AcceleratorU85) or op.weights is None:
+        return WeightFormat()
+    return choose_format(target, op, cost_op(op, feature_maps or {}, {})).form
 
 
 def uses_sparse_weights(target: Target, op: ScheduledOp) -> bool:
-    """True if Vela would encode the op's weights 2:4 (U85, not depthwise, weights that allow it).
-
-    Vela also asks that the op is not slower for it, which 2:4 never makes it (VELA_SPEC §3.3).
-    """
-    if not isinstance(target.accelerator, AcceleratorU85) or op.weights is None:
+    """True if Vela would encode the op's weights 2:4 (see ``weight_format``)."""
+    if op.weights is None or not isinstance(target.accelerator, AcceleratorU85):
         return False
-    return op.kind is not KernelKind.DEPTHWISE and is_sparse(op.weights)
+    return is_sparse(op.weights) and weight_format(target, op).sparse
 
 
 def _lookup(
@@ -146,32 +147,20 @@ def _estimate(
     weights: Weights,
     block: BlockConfig,
     slices: list[tuple[int, int]],
-    *,
-    sparse: bool,
+    form: WeightFormat,
 ) -> int:
     """Sum of all streams' lengths; unknown values count one byte each."""
-    values = _centred(weights)
+    values = centred(weights)
     if values is None:
         return round_up(weights.elements, 16)
     bits = op.ifms[0].dtype.bits
-    return sum(
-        encoded_bytes(stream)
-        for start, end in slices
-        for stream in core_streams(
-            accelerator, values[start:end], op.kernel, block, bits, sparse=sparse
+    total = 0
+    for start, end in slices:
+        streams = core_streams(
+            accelerator, values[start:end], op.kernel, block, bits, sparse=form.sparse
         )
-    )
-
-
-def _centred(weights: Weights) -> Values | None:
-    """Weights minus zero points as (O, H, W, I), None if the values are not known."""
-    if weights.values is None:
-        return None
-    values = np.asarray(weights.values).reshape(weights.shape).astype(np.int32)
-    zero_points = np.asarray(weights.zero_points, dtype=np.int32)
-    if len(zero_points) == values.shape[0]:
-        zero_points = zero_points.reshape(-1, 1, 1, 1)
-    else:
-        zero_points = zero_points[:1]
-    centred: Values = np.clip(values - zero_points, -255, 255).astype(np.int16)
-    return centred
+        if form.fast:
+            total += fast_bytes(streams, sparse=form.sparse)
+        else:
+            total += sum(encoded_bytes(stream) for stream in streams)
+    return total

@@ -16,7 +16,7 @@ from npusched.cost.adapt import cost_op
 from npusched.cost.blocks import find_block
 from npusched.cost.stripe import scheduler_estimate
 from npusched.cost.types import CostFm, WeightBytes
-from npusched.cost.weights import uses_sparse_weights, weight_bytes
+from npusched.cost.weights import weight_bytes, weight_format
 from npusched.graph.build import build_graph
 from npusched.graph.types import KernelKind
 from npusched.hardware import load_target
@@ -147,10 +147,7 @@ def in_arena(target: Target, fm: CostFm) -> CostFm:
 
 @pytest.mark.parametrize("name", ["ethos-u55-128", "ethos-u65-512", "ethos-u85-256"])
 def test_encoded_sizes_are_computed_exactly(name: str, corpus_dir: Path) -> None:
-    """Streams computed from the weights' values have the length that Vela wrote.
-
-    Fast-format weights (U85) are left out: their choice and length are not modelled.
-    """
+    """Streams computed from the weights' values have the length and format that Vela wrote."""
     target = load_target(name)
     accelerator = target.accelerator
     assert accelerator is not None
@@ -158,26 +155,28 @@ def test_encoded_sizes_are_computed_exactly(name: str, corpus_dir: Path) -> None
         disable=(Feature.CASCADING, Feature.FM_STAGING), arena_cache_size_bytes=1 << 32
     )
     compared = 0
-    for file in (
-        "models/mlpt_vww.tflite",
-        "models/mlpt_resnet8.tflite",
-        "models/mltk_fingerprint.tflite",
-    ):
-        content = (corpus_dir / file).read_bytes()
+    forms: set[str] = set()
+    for file in ("mlpt_vww", "mlpt_resnet8", "mltk_fingerprint", "tflm_keyword_scrambled_8bit"):
+        content = (corpus_dir / "models" / f"{file}.tflite").read_bytes()
         model = read_model(content, file)
         result = compile_model(content, target, options, cache=None)
-        formats = result.database.table("perf_debug")
-        fast = {int(row["id"]) for row in formats.rows() if "Fast" in row["weight_format"]}
+        rows = result.database.table("perf_debug").rows()
+        named = {int(row["id"]): row["weight_format"] for row in rows}
         known = {op.source_ref: op for op in encoded_weights(result, model)}
         graph = build_graph(model, accelerator.family)
         for op in graph.ops:
             encoded = known.get(op.source_ops[0]) if op.weights is not None else None
-            if encoded is None or encoded.slices > 1 or encoded.scheduled_id in fast:
+            if encoded is None or encoded.slices > 1:
                 continue
-            sparse = uses_sparse_weights(target, op)
-            block = find_block(accelerator, cost_op(op, graph.feature_maps, {}, sparse=sparse))
-            computed = weight_bytes(target, op, block)
+            form = weight_format(target, op, graph.feature_maps)
+            described = cost_op(op, graph.feature_maps, {}, sparse=form.sparse)
+            computed = weight_bytes(target, op, find_block(accelerator, described), form=form)
             assert computed.weights == encoded.weights_bytes, op.name
             assert computed.scales == encoded.scales_bytes, op.name
+            row_form = named[encoded.scheduled_id]
+            assert form.sparse == ("Sparse" in row_form), op.name
+            assert form.fast == ("Fast" in row_form), op.name
+            forms.add(row_form)
             compared += 1
-    assert compared > 30
+    assert compared > 40
+    assert len(forms) == (3 if "u85" in name else 1)

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from npusched.cost.rice_slices import RUN_CODES, WEIGHT_CODES, RiceCode, search_slices
 from npusched.cost.types import BlockConfig, Traversal, WeightBytes
 from npusched.cost.weight_coding import encoded_bytes, make_palette
+from npusched.cost.weight_format import WeightFormat, fast_bytes
 from npusched.cost.weight_stream import core_streams
-from npusched.cost.weights import EncodedKey, is_sparse, scale_bytes, weight_bytes
+from npusched.cost.weight_values import is_sparse
+from npusched.cost.weights import (
+    EncodedKey,
+    scale_bytes,
+    uses_sparse_weights,
+    weight_bytes,
+    weight_format,
+)
 from npusched.graph.types import (
     Access,
     Kernel,
@@ -240,3 +248,22 @@ def test_two_of_four_sparsity() -> None:
     full = conv(dense).weights
     assert full is not None
     assert not is_sparse(full)
+
+
+def test_fast_format_sizes() -> None:
+    """Header 32; 100 values: 4 distinct take 2 bits (25 bytes), 5 take 4 (50), 17 take 8 (100)."""
+
+    def size(distinct: int, *, sparse: bool = False) -> int:
+        return fast_bytes([(np.arange(100) % distinct).astype(np.int16)], sparse=sparse)
+
+    assert size(4) == 64
+    assert size(5) == 96
+    assert size(17) == 160
+    assert size(4, sparse=True) == 160
+
+
+def test_only_the_u85_has_formats() -> None:
+    op = conv(np.zeros((16, 1, 1, 16), dtype=np.int8))
+    assert weight_format(load_target("ethos-u55-128"), op) == WeightFormat()
+    assert uses_sparse_weights(load_target("ethos-u85-256"), op)
+    assert not uses_sparse_weights(load_target("ethos-u65-256"), op)
