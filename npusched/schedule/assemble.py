@@ -159,7 +159,7 @@ def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, st
         if inside and step.end > step.start:
             continue  # rows of it live in a rolling buffer
         fm = segments.graph.feature_maps[tensor]
-        memory = homes[tensor] if not inside else segments.target.roles.cache
+        memory = life.homes[0] if inside else homes[tensor]
         buffers.append(
             Buffer(
                 kind=BufferKind.FEATURE_MAP,

@@ -8,7 +8,7 @@ too early is a fault, whatever the formulas of the planner say.
 from __future__ import annotations
 
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import NOT_STORED, Placement, ScheduledOp
+from npusched.graph.types import NOT_STORED, FeatureMap, Placement, ScheduledOp
 from npusched.hardware import Target
 from npusched.memory import check_allocation
 from npusched.schedule.rows import Policy
@@ -48,12 +48,12 @@ def _segment(graph: OpGraph, plan: Plan, index: int, segment: Segment) -> list[s
         op = graph.ops[v]
         if len(segment.ops) > 1 and op.placement is not Placement.NPU:
             faults.append(f"segment {index} chains op {v}, which runs on the CPU")
-        for access in (*op.reads, *op.writes):
+        for access in (*op.reads, *op.writes, *(() if op.scratch is None else (op.scratch,))):
             fm = graph.feature_maps.get(access.tensor)
             if access.tensor == NOT_STORED or fm is None or fm.is_constant:
                 continue
             kind = BufferKind.ROLLING if access.tensor in inner else BufferKind.FEATURE_MAP
-            buffer = _find(plan, kind, access.tensor, index)
+            buffer = _find(plan, kind, _variable(graph, fm), index)
             if buffer is None:
                 faults.append(f"op {v}: no {kind.value} buffer of {fm.name!r} in segment {index}")
                 continue
@@ -65,6 +65,17 @@ def _segment(graph: OpGraph, plan: Plan, index: int, segment: Segment) -> list[s
         if readers or graph.feature_maps[tensor].is_graph_output:
             faults.append(f"segment {index} drops {graph.feature_maps[tensor].name!r}, still read")
     return faults
+
+
+def _variable(graph: OpGraph, fm: FeatureMap) -> int:
+    """The first map of the same variable; other maps stand for themselves."""
+    if not fm.is_persistent:
+        return fm.id
+    return min(
+        other.id
+        for other in graph.feature_maps.values()
+        if other.is_persistent and (other.source or other.name) == (fm.source or fm.name)
+    )
 
 
 def _find(plan: Plan, kind: BufferKind, tensor: int, step: int) -> Buffer | None:
@@ -84,6 +95,7 @@ def _edges(graph: OpGraph, plan: Plan) -> list[str]:
             continue
         fm = graph.feature_maps[buffer.tensor]
         users = [where[v] for v in (*graph.writers[fm.id], *graph.readers[fm.id])]
+        users += [where[op.id] for op in graph.ops if op.scratch and op.scratch.tensor == fm.id]
         first = 0 if fm.is_graph_input or fm.is_persistent else min(users, default=0)
         last = (
             len(plan.segments) - 1

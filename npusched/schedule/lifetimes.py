@@ -31,27 +31,33 @@ class Lifetime:
 def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
     """Lifetimes of all feature maps that are not constants, by id.
 
-    Persistent maps (variables) live for ever. With a staging memory apart from the arena, a map
-    may lie in either, unless the host touches it or may run while it is alive (graph inputs and
-    outputs, CPU ops) or it is an op's scratch: then only in the arena.
+    Persistent maps (variables, LSTM states) live for ever, and all that are the same variable
+    share one lifetime, under the id that ``storage`` names. Scratch lives while its op runs, in
+    the arena. With a staging memory apart from the arena, a map may lie in either, unless the host
+    touches it or may run while it is alive (graph inputs and outputs, CPU ops): then only in the
+    arena.
     """
     readers: dict[int, list[int]] = {}
     writers: dict[int, list[int]] = {}
     in_arena = set()
+    same = storage(graph)
     for index, op in enumerate(graph.ops):
         for access in op.reads:
-            _append(readers.setdefault(access.tensor, []), index)
+            _append(readers.setdefault(same.get(access.tensor, access.tensor), []), index)
         for access in op.writes:
-            _append(writers.setdefault(access.tensor, []), index)
+            _append(writers.setdefault(same.get(access.tensor, access.tensor), []), index)
+        if op.scratch is not None:
+            readers[op.scratch.tensor] = writers[op.scratch.tensor] = [index]
         if op.scratch is not None:
             scratch = op.scratch.tensor
             readers[scratch] = writers[scratch] = [index]
             in_arena.add(scratch)
+    scratches = {op.scratch.tensor for op in graph.ops if op.scratch is not None}
     on_cpu = [i for i, op in enumerate(graph.ops) if op.placement is Placement.CPU]
     count = len(graph.ops)
     found = {}
     for tensor, fm in graph.feature_maps.items():
-        if fm.is_constant:
+        if fm.is_constant or tensor in same:
             continue
         reads, writes = readers.get(tensor, []), writers.get(tensor, [])
         early = fm.is_graph_input or fm.is_persistent or not writes
@@ -61,7 +67,13 @@ def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
             last = max(last, writes[-1])
         if fm.is_graph_output or fm.is_persistent:
             last = count
-        host = fm.is_graph_input or fm.is_graph_output or fm.is_persistent or first < 0
+        host = (
+            tensor in scratches
+            or fm.is_graph_input
+            or fm.is_graph_output
+            or fm.is_persistent
+            or first < 0
+        )
         host = host or any(first <= cpu <= last for cpu in on_cpu)
         found[tensor] = Lifetime(
             tensor=tensor,
@@ -73,6 +85,22 @@ def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
             homes=_homes(target, host or tensor in in_arena),
         )
     return found
+
+
+def storage(graph: OpGraph) -> dict[int, int]:
+    """Maps that are stored in another map's place: id to the id that stands for both.
+
+    Every write to a variable or LSTM state is a feature map of its own; the same variable is told
+    by its source tensor, or by its name where it has none.
+    """
+    first: dict[object, int] = {}
+    same = {}
+    for tensor, fm in graph.feature_maps.items():
+        if fm.is_persistent:
+            known = first.setdefault(fm.source or fm.name, tensor)
+            if known != tensor:
+                same[tensor] = known
+    return same
 
 
 def _homes(target: Target, host: bool) -> tuple[str, ...]:

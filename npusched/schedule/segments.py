@@ -16,7 +16,7 @@ from npusched.graph.types import Placement
 from npusched.hardware import Target
 from npusched.memory import align_up
 from npusched.schedule.kernels import Kernels, Places, Sizes
-from npusched.schedule.lifetimes import Lifetime, lifetimes
+from npusched.schedule.lifetimes import Lifetime, lifetimes, storage
 from npusched.schedule.rows import (
     Policy,
     Run,
@@ -57,6 +57,7 @@ class Segments:
         self.tensors = sorted(self.lives)
         self._index = {tensor: k for k, tensor in enumerate(self.tensors)}
         self.windows = [window_of(op) for op in self.graph.ops]
+        self.stored_in = storage(self.graph)
         self._touched = [touched_maps(op) for op in self.graph.ops]
         self._chains: dict[tuple[int, int, Policy], list[Run]] = {}
         self._sizes: dict[tuple[int, int, int, Policy], Sizes] = {}
@@ -149,11 +150,11 @@ class Segments:
         """Memories of op v's feature maps inside segment [i..j]."""
         places = []
         for tensor in self._touched[v]:
-            life = self.lives.get(tensor)
+            life = self.lives.get(self.stored_in.get(tensor, tensor))
             if life is None:
                 memory = self.target.roles.const
-            elif self.internal(tensor, i, j):
-                memory = self.target.roles.cache
+            elif self.internal(life.tensor, i, j):
+                memory = self.target.roles.cache if j > i else life.homes[0]
             else:
                 memory = homes.get(tensor, life.homes[0])
             places.append((tensor, memory))
@@ -176,11 +177,17 @@ class Segments:
         return i <= life.first and life.last <= j
 
     def _internal_bytes(self, v: int) -> int:
-        """Bytes of results of op v that nobody reads: alive only while it runs."""
+        """Bytes of the budget memory that only op v uses: scratch, results that nobody reads."""
+        op = self.graph.ops[v]
+        own = {access.tensor for access in op.writes}
+        if op.scratch is not None:
+            own.add(op.scratch.tensor)
         return sum(
-            self.lives[access.tensor].size_bytes
-            for access in self.graph.ops[v].writes
-            if access.tensor in self.lives and self.internal(access.tensor, v, v)
+            self.lives[tensor].size_bytes
+            for tensor in own
+            if tensor in self.lives
+            and self.internal(tensor, v, v)
+            and self.lives[tensor].homes[0] == self.target.roles.cache
         )
 
     def _rolling_bytes(self, i: int, j: int, runs: Sequence[Run]) -> int:
