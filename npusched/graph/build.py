@@ -7,6 +7,7 @@ Sources: LOWERING.md §1; Vela 5.2.0, ``compiler/tflite_graph_optimiser.hpp`` an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from npusched.graph import moves, pads
 from npusched.graph.blocks import BlockOf, default_block
@@ -23,8 +24,8 @@ from npusched.graph.split import cut, deepen, pad_to_four_axes
 from npusched.graph.types import Placement, ScheduledOp
 from npusched.graph.work import WorkGraph, WorkOp
 from npusched.hardware.target import Family
-from npusched.ir import Model, Op, OpKind
-from npusched.ops import Reason, dilated_convolutions, place, unreachable_ops
+from npusched.ir import Model, Op, OpKind, Subgraph
+from npusched.ops import Reason, dilated_convolutions, host_work, place, unreachable_ops
 
 Placements = Mapping[int, tuple[Reason, ...]]
 """Per op index the reasons for the CPU; empty = on the NPU."""
@@ -60,6 +61,7 @@ def build_graph(
     ops, maps = freeze(graph, _groups(graph, block_of))
     by_source = {fm.source: fm.id for fm in maps.values() if fm.source is not None}
     source = model.subgraphs[subgraph]
+    ops = tuple(_with_host_work(source, op) for op in ops)
     return OpGraph(
         family=family,
         subgraph=subgraph,
@@ -69,6 +71,13 @@ def build_graph(
         outputs=tuple(by_source[subgraph, index] for index in source.outputs),
         sources=_sources(model, subgraph, ops, reasons),
     )
+
+
+def _with_host_work(source: Subgraph, op: ScheduledOp) -> ScheduledOp:
+    """Note what a CPU op does, in MACs and elements, for its cost on the host."""
+    if op.placement is not Placement.CPU:
+        return op
+    return replace(op, host_work=host_work(source, source.ops[op.source_ops[0][1]]))
 
 
 def _groups(graph: WorkGraph, block_of: BlockOf) -> list[Group]:
