@@ -122,13 +122,14 @@ def plan(
           --system-config S --memory-mode M
     """
     from npusched import api
+    from npusched.hardware import parse_size
     from npusched.report import render_json, render_text
 
     report = api.plan_report(
         read_bytes(model),
         name=display_name(model),
         target=target_arguments.load(),
-        sram=sram,
+        sram=None if sram is None else parse_size(sram),
         objective=objective,
         lambda_cycles_per_byte=lambda_,
         signature=signature,

@@ -57,7 +57,7 @@ FIELD_DOCS: Final[dict[str, dict[str, str]]] = {
         "latency_s": "One inference: NPU and CPU in turn, with calls and hand-offs.",
         "macs": "As model.macs.",
         "energy_nj": "Energy of one inference.",
-        "sram_peak_bytes": "Highest address in the budget memory; constants included if they share it.",
+        "sram_peak_bytes": "Highest address in the budget memory, with constants if they share it.",
         "sram_bound_bytes": "Largest live sum there: no allocation of this plan can be smaller.",
         "dram_bytes": "Bytes moved to and from DRAM per inference.",
         "flash_bytes": "Bytes read from flash (or MRAM) per inference.",
@@ -144,7 +144,7 @@ FIELD_DOCS: Final[dict[str, dict[str, str]]] = {
         "memory_cycles": "Access cycles by memory name.",
         "bytes_read": "Bytes read by memory name.",
         "bytes_written": "Bytes written by memory name.",
-        "bound_by": "What takes longest: mac, output, elementwise, weights, cpu or a memory's name.",
+        "bound_by": "What takes longest: mac, output, elementwise, weights, cpu, or a memory.",
         "fusion_blocker": "Why its activation or neighbour could not be fused into it.",
     },
     "AllocationFacts": {

@@ -45,8 +45,11 @@ def cell_width(text: str) -> int:
 
 def fit(text: str, width: int) -> str:
     """Return ``text``, cut to ``width`` cells (at least 1) with an ellipsis if it is longer."""
-    if cell_width(text) <= width:
-        return text
+    return text if cell_width(text) <= width else _cut(text, width)
+
+
+def _cut(text: str, width: int) -> str:
+    """As much of ``text`` as leaves room for an ellipsis, and the ellipsis."""
     kept, used = [], 0
     for character in text:
         used += _cells(character)
@@ -153,13 +156,16 @@ def _row(
 
 
 def _paint(item: Line, width: int, colour: bool) -> str:
-    out, left = [], width
+    out: list[str] = []
+    left = width
+    too_long = sum(cell_width(text) for text, _ in item) > width
     for text, style in item:
+        size = cell_width(text)
+        shown = _cut(text, left) if too_long and size >= left else text
+        out.append(f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if colour and style and shown else shown)
+        left -= size
         if left <= 0:
             break
-        shown = fit(text, left)
-        left -= cell_width(shown)
-        out.append(f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if colour and style and shown else shown)
     return "".join(out) if colour else "".join(out).rstrip()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from npusched.report.layout import Line, Span, flow, line, paint, wrap
@@ -57,33 +57,40 @@ def render_text(
     """
     width = max(width, 40)
     limits = Limits(ops=top, chains=4, fallbacks=4, advice=3)
-    lines = _lines(report, limits, width)
-    while len(lines) > MAX_LINES and (smaller := _smaller(limits, top)) is not None:
+    sections = _sections(report, limits, width)
+    while _height(sections) > MAX_LINES and (smaller := _smaller(limits, top)) is not None:
         limits = smaller
-        lines = _lines(report, limits, width)
+        sections = _sections(report, limits, width)
+    gaps = MAX_LINES - sum(len(section) for section in sections)
+    lines = list(sections[0])
+    for section in sections[1:]:
+        if gaps > 0 or top > DEFAULT_TOP:
+            lines.append(line(""))
+            gaps -= 1
+        lines += section
     return paint(lines, width=width, colour=colour)
+
+
+def _height(sections: Sequence[Sequence[Line]]) -> int:
+    return sum(len(section) for section in sections) + len(sections) - 1
 
 
 def _smaller(limits: Limits, top: int) -> Limits | None:
     """Shorten the longest list by one; the ops stay as they are if the user chose their number."""
-    lists = {"chains": limits.chains, "fallbacks": limits.fallbacks, "advice": limits.advice}
-    least = 1
-    if top <= DEFAULT_TOP:
-        lists["ops"] = limits.ops - 2
-    name = max(lists, key=lambda key: lists[key])
-    if lists[name] <= least:
-        return None
-    values = {
-        "ops": limits.ops,
-        "chains": limits.chains,
-        "fallbacks": limits.fallbacks,
-        "advice": limits.advice,
+    spare = {
+        "chains": limits.chains - 1,
+        "fallbacks": limits.fallbacks - 1,
+        "advice": limits.advice - 1,
+        "ops": limits.ops - 3 if top <= DEFAULT_TOP else 0,
     }
-    values[name] -= 1
-    return Limits(**values)
+    name = max(spare, key=lambda key: spare[key])
+    if spare[name] <= 0:
+        return None
+    return replace(limits, **{name: getattr(limits, name) - 1})
 
 
-def _lines(report: PlanReport, limits: Limits, width: int) -> list[Line]:
+def _sections(report: PlanReport, limits: Limits, width: int) -> list[list[Line]]:
+    """What is shown, in order; a blank line goes between sections where there is room."""
     sections = [
         _header(report, width),
         _verdict(report, width),
@@ -94,11 +101,7 @@ def _lines(report: PlanReport, limits: Limits, width: int) -> list[Line]:
         _advice(report, width, limits.advice),
         _footer(report, width),
     ]
-    lines: list[Line] = []
-    for section in sections:
-        if section:
-            lines += [*([line("")] if lines else []), *section]
-    return lines
+    return [section for section in sections if section]
 
 
 def _header(report: PlanReport, width: int) -> list[Line]:
@@ -298,7 +301,8 @@ def _spark(values: Sequence[int], width: int) -> str:
 def _advice(report: PlanReport, width: int, count: int) -> list[Line]:
     lines = []
     for item in report.advice[:count]:
-        rows = wrap(plain_text(item.message, 400), width - 2 - len(item.id) - 2)
+        room = width - 4 - len(item.id)
+        rows = wrap(plain_text(item.message, 2 * room - 20), room)[:2]
         lines.append(line("  ", (item.id, "mark"), "  ", *rows[0]))
         lines += [line(" " * (4 + len(item.id)), *row) for row in rows[1:]]
     return lines
