@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from npusched.cost.arith import unpermuted
 from npusched.cost.blocks import find_block
 from npusched.cost.kinds import ACTIVATIONS
 from npusched.cost.op_cost import Staging, op_cost, slack_of, staged_slack_of
-from npusched.cost.transfers import weight_refetches
 from npusched.cost.types import Basis, BlockConfig, CostFm, CostOp, CostSub, OpCost, WeightBytes
+from npusched.cost.weights import scale_bytes
 from npusched.graph.types import Kernel, KernelKind, Upscale
 from npusched.hardware.target import AcceleratorU55, Block, Target
 from npusched.vela.row_fields import (
@@ -34,6 +35,10 @@ from npusched.vela.tables import DebugDatabase, DebugTable
 
 LUT_BLOCK_BYTES = 2048
 """SHRAM that Vela reserves for any kernel with a table (VELA_SPEC_2 §8)."""
+
+NARROW_TABLE_BYTES = 256
+WIDE_TABLE_BYTES = 2048
+"""Sizes of look-up tables of 8-bit and 16-bit inputs (VELA_SPEC_2 §5)."""
 
 _SCALE_BYTES = 10
 _INPUT_COPY = "input_buffer_"
@@ -99,7 +104,7 @@ def read_rows(database: DebugDatabase, target: Target) -> tuple[VelaRow, ...]:
     return tuple(_row(tables, target, key) for key in tables.perf if key not in tables.primary_of)
 
 
-def row_slack(target: Target, row: VelaRow) -> int:
+def row_slack(target: Target, row: VelaRow, *, basis: Basis = Basis.VELA) -> int:
     """Cycles that a row lends to the next one's DMA (VELA_SPEC_2 §5).
 
     An inserted input copy lends none: Vela 5.2.0 (scheduler.cpp, CreateInitialSchedule) leaves its
@@ -113,7 +118,7 @@ def row_slack(target: Target, row: VelaRow) -> int:
             target,
             row.op,
             depth=row.last_slice_depth,
-            basis=Basis.VELA,
+            basis=basis,
             block=row.block,
             rows=row.stripe_op.written.shape[1],
             slices=row.slices,
@@ -122,7 +127,7 @@ def row_slack(target: Target, row: VelaRow) -> int:
     return slack_of(
         target,
         row.op,
-        basis=Basis.VELA,
+        basis=basis,
         block=row.block,
         ifm_staged=row.ifm_staged,
         ofm_staged=is_copy,
@@ -135,12 +140,15 @@ def row_cost(
     previous: VelaRow | None,
     *,
     first_slice: WeightBytes | None = None,
+    unsliced: WeightBytes | None = None,
 ) -> OpCost:
     """Our vela-compatible cost of a row that runs on the NPU, from its facts and its block.
 
     ``first_slice``: encoded bytes of the first depth slice, all cores (see ``encoded_weights``).
     The database lacks them; without them, NPU cycles of a row with several slices are computed as
-    if there was one, and must not be compared.
+    if there was one, and must not be compared. ``unsliced``: encoded bytes of all its weights in
+    one slice (``weight_bytes`` of our own graph's op); without them the DMA time of a row with
+    several slices is the reported one. All other inputs are facts: no cost that Vela reports.
     """
     if target.accelerator is None:
         raise ValueError(f"{target.name} has no NPU")
@@ -150,19 +158,22 @@ def row_cost(
         row.weights,
         basis=Basis.VELA,
         block=row.block or find_block(target.accelerator, row.op),
-        staging=_staging(target, row, first_slice) if row.staged else None,
+        staging=_staging(target, row, first_slice, unsliced) if row.staged else None,
         slack_cycles=0 if previous is None else row_slack(target, previous),
     )
 
 
-def _staging(target: Target, row: VelaRow, first_slice: WeightBytes | None) -> Staging:
+def _staging(
+    target: Target, row: VelaRow, first_slice: WeightBytes | None, unsliced: WeightBytes | None
+) -> Staging:
     """What the DMA of a row with staged weights copies, and when."""
     first = row.weights if row.slices == 1 or first_slice is None else first_slice
     channels = row.depth_slices[1]
     unpadded = isinstance(target.accelerator, AcceleratorU55)
+    known = row.slices == 1 or unsliced is not None
     return Staging(
-        full_dma_bytes=row.weights.total,
-        full_dma_cycles=None if row.slices == 1 else row.full_dma_cycles,
+        full_dma_bytes=(unsliced or row.weights).total,
+        full_dma_cycles=None if known else row.full_dma_cycles,
         first_dma_bytes=first.weights + (_SCALE_BYTES * channels if unpadded else first.scales),
         pre_buffered_bytes=first.total if row.pre_buffered else 0,
         self_slack_cycles=row_slack(target, row),
@@ -217,14 +228,15 @@ def _row(tables: _Joined, target: Target, key: str) -> VelaRow:
     op = cost_op_from_row(tables, target, key, on_npu=on_npu)
     stripe_op = cost_op_from_row(tables, target, key, on_npu=on_npu, stripe=True)
     staged = bool(debug["weight_buffering"]) and debug["weight_buffering"] != "None"
+    borders = tuple(int(part) for part in debug["ofm_depth_slices"].split("|") if part)
     return VelaRow(
         id=int(key),
         name=perf["name"],
         op=op,
         stripe_op=stripe_op,
         block=block,
-        weights=_weights(target, op, block, debug, staged=staged),
-        depth_slices=tuple(int(part) for part in debug["ofm_depth_slices"].split("|") if part),
+        weights=_weights(target, op, block, debug, borders),
+        depth_slices=borders,
         pre_buffered=debug["weight_pre_buffer"] == "1",
         full_dma_cycles=int(debug["weight_transfer_cycles"]) if staged else None,
         cascade=int(debug["cascade"] or 0),
@@ -256,7 +268,7 @@ def cost_op_from_row(
     ifm = map_of(debug, target, "ifm", stripe=stripe) or ofm
     subs = _subs(tables, target, key, ofm)
     kernel = kernel_of(debug)
-    lut_bytes = sum(int(debug.get(f"{name}Lut_write") or 0) for name in ("shram", "lutram"))
+    lut_bytes = _table_bytes(target, kind, ofm, ifm)
     uses_lut = lut_bytes or any(sub.kind is KernelKind.LUT for sub in subs)
     weight_format = debug["weight_format"]
     return CostOp(
@@ -315,18 +327,35 @@ def _subs(tables: _Joined, target: Target, key: str, ofm: CostFm) -> tuple[CostS
 
 
 def _weights(
-    target: Target, op: CostOp, block: BlockConfig | None, debug: Row, *, staged: bool
+    target: Target, op: CostOp, block: BlockConfig | None, debug: Row, borders: tuple[int, ...]
 ) -> WeightBytes:
-    """Encoded bytes: streams as listed, scales from what the report says was read."""
+    """Encoded bytes: streams as listed, scales as the encoder pads them (VELA_SPEC_2 §7).
+
+    The scales of a result that is written transposed have the depth before transposition.
+    """
     total = int(debug["weight_total_bytes"] or 0)
-    if not total:
+    if not total or block is None or target.accelerator is None:
         return WeightBytes()
-    if staged:
-        moved = int(debug[f"{target.const.vela_name}Weights_read"] or 0)
-        return WeightBytes(total, moved - total, exact=True)
-    refetches = 1 if block is None else weight_refetches(target, op, block)
-    scales = int(debug[f"{target.const.vela_name}Scales_read"] or 0)
-    return WeightBytes(total, scales // max(refetches, 1), exact=True)
+    channels = [end - start for start, end in pairwise(borders)]
+    if op.transpose is not None and len(channels) == 1:
+        channels = [unpermuted(op.written.shape, op.transpose)[3]]
+    scales = sum(scale_bytes(target.accelerator, n, block.ofm_ublock.c) for n in channels)
+    return WeightBytes(total, scales, exact=True)
+
+
+def _table_bytes(target: Target, kind: KernelKind, ofm: CostFm, ifm: CostFm) -> int:
+    """Size of the table that a kernel has of its own (not a fused follower's), 0 for none.
+
+    256 bytes for 8-bit tables, 2048 for 16-bit ones; on U85 also int16 sigmoid and tanh are tables
+    (VELA_SPEC_2 §5).
+    """
+    wide = max(ifm.bits, ofm.bits) > 8
+    is_table = kind is KernelKind.LUT
+    if kind in (KernelKind.SIGMOID, KernelKind.TANH):
+        is_table = wide and not isinstance(target.accelerator, AcceleratorU55)
+    if not is_table:
+        return 0
+    return WIDE_TABLE_BYTES if ifm.bits > 8 else NARROW_TABLE_BYTES
 
 
 def _is_scaled(tables: _Joined, key: str, kind: KernelKind) -> bool:
