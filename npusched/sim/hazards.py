@@ -8,7 +8,7 @@ write over what its predecessor reads, is assumed safe, as Vela assumes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -81,13 +81,18 @@ class _Shadow:
         )
 
 
-def find_hazards(program: Program, inputs: Iterable[tuple[int, Span]] = ()) -> tuple[Hazard, ...]:
+def find_hazards(
+    program: Program,
+    inputs: Iterable[tuple[int, Span]] = (),
+    written: dict[int, Array] | None = None,
+) -> tuple[Hazard, ...]:
     """Return all findings, in command order.
 
-    ``inputs`` are (region, span) of bytes that the host writes before the stream starts. A correct
-    stream has none.
+    ``inputs`` are (region, span) of bytes that the host writes before the stream starts.
+    ``written``: per region key, which bytes earlier streams wrote; updated in place. A correct
+    stream has no findings.
     """
-    checker = _Checker(program, inputs)
+    checker = _Checker(program, inputs, written or {})
     for command in program.commands:
         if isinstance(command, Wait):
             checker.wait(command)
@@ -95,13 +100,20 @@ def find_hazards(program: Program, inputs: Iterable[tuple[int, Span]] = ()) -> t
             checker.dma(command)
         else:
             checker.kernel(command)
+    if written is not None:
+        written.update({key: shadow.is_written for key, shadow in checker.shadows.items()})
     return tuple(checker.found)
 
 
 class _Checker:
     """Walks commands in order."""
 
-    def __init__(self, program: Program, inputs: Iterable[tuple[int, Span]]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        inputs: Iterable[tuple[int, Span]],
+        written: Mapping[int, Array],
+    ) -> None:
         self.machine = program.machine
         self.keys = {index: region.key for index, region in program.regions.items()}
         self.shadows = {
@@ -110,6 +122,8 @@ class _Checker:
             if region.same_as is None
         }
         self.shadows[INTERNAL] = _Shadow.of(self.machine.shram_bytes, is_written=False)
+        for key, mask in written.items():
+            self.shadows[key].is_written |= mask
         for index, (low, high) in inputs:
             self.shadows[self.keys[index]].is_written[low:high] = True
         self.found: list[Hazard] = []

@@ -166,7 +166,13 @@ def prove(
                 for program, kernels in zip(executable.programs, found, strict=True)
             ),
         )
-    expected = reference_values(model.content, inputs, _wanted(graph, inputs), keeps_all=True)
+    expected = reference_values(
+        model.content,
+        inputs,
+        _wanted(graph, inputs),
+        keeps_all=True,
+        is_stateful=any(op.kind is OpKind.VAR_HANDLE for op in graph.ops),
+    )
     watcher = _Watcher(graph, expected)
     results = executable.boundaries(_translate(graph, executable.graph, inputs), watcher)
     watcher.boundaries(executable.graph, results)

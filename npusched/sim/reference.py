@@ -143,16 +143,24 @@ def _draw(tensor: Tensor, count: int, generator: np.random.Generator) -> Array:
 
 
 def reference_values(
-    content: bytes, inputs: Mapping[int, Array], wanted: Sequence[int], *, keeps_all: bool = False
+    content: bytes,
+    inputs: Mapping[int, Array],
+    wanted: Sequence[int],
+    *,
+    keeps_all: bool = False,
+    is_stateful: bool = False,
 ) -> dict[int, Array]:
     """Run a model on each input of a batch; return tensor index -> (batch, *shape).
 
+    ``is_stateful``: the model has variables (resources), so each input gets a new interpreter.
     Tensors that LiteRT gives no values for are left out. Raises SimError as ``Reference``.
     """
-    reference = Reference(content, keeps_all=keeps_all)
+    reference: Reference | None = None
     count = max((len(values) for values in inputs.values()), default=1)
     found: dict[int, list[Array]] = {index: [] for index in wanted}
     for number in range(count):
+        if reference is None or is_stateful:
+            reference = Reference(content, keeps_all=keeps_all)
         reference.run({index: values[number] for index, values in inputs.items()})
         for index in wanted:
             value = reference.value(index)

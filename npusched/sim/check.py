@@ -1,0 +1,52 @@
+"""All static checks of a compiled file or a raw stream, without data."""
+
+from __future__ import annotations
+
+from npusched.hardware.target import AcceleratorU55
+from npusched.sim.container import SCRATCH, NpuOperator
+from npusched.sim.hazards import Hazard, find_hazards
+from npusched.sim.kernels.arrays import Array
+from npusched.sim.memory import Span
+from npusched.sim.program import Program
+from npusched.sim.rows import find_stale_rows
+from npusched.sim.run import Executable
+from npusched.sim.shram import check_shram
+
+
+def host_spans(operator: NpuOperator) -> tuple[tuple[int, Span], ...]:
+    """Return the bytes that the host writes for an operator: (region, span) of its inputs."""
+    return tuple(
+        (SCRATCH, (each.address, each.address + each.tensor.size_bytes)) for each in operator.inputs
+    )
+
+
+def check_executable(
+    executable: Executable, accelerator: AcceleratorU55 | None = None
+) -> tuple[tuple[Hazard, ...], ...]:
+    """Return the findings of each NPU operator, in file order.
+
+    What earlier operators left in shared memories counts as written. ``accelerator``: also check
+    that blocks fit its SHRAM.
+    """
+    kept: dict[int, Array] = {}
+    found = []
+    for operator, program in zip(executable.file.operators, executable.programs, strict=True):
+        tensors = dict(zip(_scratch_keys(program), operator.memory_tensors, strict=True))
+        written = {key: kept[tensor] for key, tensor in tensors.items() if tensor in kept}
+        hazards = find_hazards(program, host_spans(operator), written)
+        kept.update({tensor: written[key] for key, tensor in tensors.items()})
+        found.append(hazards + check_program(program, accelerator))
+    return tuple(found)
+
+
+def _scratch_keys(program: Program) -> tuple[int, int]:
+    """Keys of the two scratch memories."""
+    return program.regions[SCRATCH].key, program.regions[SCRATCH + 1].key
+
+
+def check_program(
+    program: Program, accelerator: AcceleratorU55 | None = None
+) -> tuple[Hazard, ...]:
+    """Return stale rows, and with ``accelerator`` blocks that do not fit."""
+    shram = () if accelerator is None else check_shram(program, accelerator)
+    return find_stale_rows(program) + shram
