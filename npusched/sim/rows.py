@@ -5,8 +5,9 @@ rows must see consecutive ones; and if a rolling buffer overwrites old rows, suc
 an op must see rows that go on where the last stripe's stood. No data is needed
 (SIM.md §5, "version tags").
 
-Which kernels are stripes of one op is given (``ops``), or told by everything but addresses, rows
-and padding being equal.
+Which kernels are stripes of one op is given (``ops``), or told by everything but rows, padding and
+the row they begin with being equal. 32-bit data are not followed: they are temporaries of
+decomposed ops (softmax), which repeat equal kernels, and never lie in rolling buffers.
 """
 
 from __future__ import annotations
@@ -28,17 +29,21 @@ from npusched.vela.stream import StreamOpKind
 
 OpKey: TypeAlias = "tuple[object, ...]"
 
+_NO_ROWS = {"height0": 0, "height1": 0}
+
 
 @dataclass(slots=True)
 class _Op:
     """What is known of an op: number, rows issued so far, the padding above its first row.
 
-    ``is_rolling``: it has overwritten rows of its own.
+    ``saw_inner``: a stripe without padding above has been issued (padding then means that the
+    op begins again). ``is_rolling``: it has overwritten rows of its own.
     """
 
     number: int
     rows: int = 0
     pad_top: int = 0
+    saw_inner: bool = False
     is_rolling: bool = False
     offsets: dict[tuple[int, int], int] = field(default_factory=dict)
     """(input, producer) -> producer's row minus the row that the window asks for."""
@@ -91,10 +96,13 @@ class _Checker:
         """Return the op that a kernel is a stripe of."""
         key = stripe_key(kernel, self.given.get(kernel.state.index))
         known = self.ops.get(key)
-        if known is None:
+        window = kernel.state.window
+        restarts = known is not None and window.pad_top > 0 and known.saw_inner
+        if known is None or restarts:
             pad_top = kernel.state.window.pad_top
             known = self.ops[key] = _Op(len(self.numbered), pad_top=pad_top)
             self.numbered.append(known)
+        known.saw_inner |= window.pad_top == 0
         return known
 
     def dma(self, dma: LoadedDma) -> None:
@@ -143,6 +151,8 @@ class _Checker:
         view = storage.view
         tags = self.tags[self.keys[view.region]]
         writers = storage.read_byte(tags.op, 0)
+        if view.dtype.itemsize > 2:
+            return ""
         comparable = (writers > 0) & (storage.read_byte(tags.pitch, 0) == view.stride_y)
         if not comparable.any():
             return ""
@@ -176,7 +186,7 @@ def stripe_key(kernel: LoadedKernel, op: int | None) -> OpKey:
     state = kernel.state
     window = replace(state.window, pad_top=0, pad_bottom=0)
     views = tuple(
-        (v.region, v.stride_y, v.stride_x, v.stride_c, v.dtype.str, v.is_brick, v.w, v.c)
+        (v.bases[0] % max(abs(v.stride_y), 1), replace(v, bases=(0, 0, 0, 0), h=0, **_NO_ROWS))
         for v in state.views
     )
     return (
