@@ -29,8 +29,6 @@ from npusched.vela.stream import StreamOpKind
 
 OpKey: TypeAlias = "tuple[object, ...]"
 
-_NO_ROWS = {"height0": 0, "height1": 0}
-
 
 @dataclass(slots=True)
 class _Op:
@@ -185,10 +183,7 @@ def stripe_key(kernel: LoadedKernel, op: int | None) -> OpKey:
     """Return what stripes of one op have in common."""
     state = kernel.state
     window = replace(state.window, pad_top=0, pad_bottom=0)
-    views = tuple(
-        (v.bases[0] % max(abs(v.stride_y), 1), replace(v, bases=(0, 0, 0, 0), h=0, **_NO_ROWS))
-        for v in state.views
-    )
+    views = tuple((v.bases[0] % max(abs(v.stride_y), 1), _without_rows(v)) for v in state.views)
     return (
         op,
         state.kind,
@@ -201,3 +196,8 @@ def stripe_key(kernel: LoadedKernel, op: int | None) -> OpKey:
         state.scalar,
         state.table is None,
     )
+
+
+def _without_rows(view: View) -> View:
+    """The view of any stripe: no address, no rows."""
+    return replace(view, bases=(0, 0, 0, 0), h=0, height0=0, height1=0)
