@@ -11,6 +11,7 @@ from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import NOT_STORED, FeatureMap, Placement, ScheduledOp
 from npusched.hardware import Target
 from npusched.memory import check_allocation
+from npusched.schedule.check_sharing import live_ranges, takeovers, weight_faults
 from npusched.schedule.rows import Policy
 from npusched.schedule.types import Buffer, BufferKind, Plan, Segment
 
@@ -20,7 +21,8 @@ def check_plan(graph: OpGraph, target: Target, plan: Plan) -> list[str]:
 
     Checked: every op runs once, in order; segments of several ops are NPU chains; every read and
     write finds a buffer that is alive and large enough; graph inputs live from the start and
-    outputs to the end; addresses (``check_allocation``); the budget; rolling rows (``replay``).
+    outputs to the end; addresses (``check_allocation``) and what shares them; weight buffers; the
+    budget; rolling rows (``replay``).
     """
     faults = _coverage(graph, plan)
     if faults:
@@ -30,6 +32,8 @@ def check_plan(graph: OpGraph, target: Target, plan: Plan) -> list[str]:
         if len(segment.ops) > 1:
             faults += replay(graph, plan, index, segment)
     faults += _edges(graph, plan)
+    faults += takeovers(graph, plan)
+    faults += weight_faults(plan)
     faults += _addresses(target, plan)
     return faults
 
@@ -91,7 +95,7 @@ def _edges(graph: OpGraph, plan: Plan) -> list[str]:
     faults = []
     where = {v: index for index, segment in enumerate(plan.segments) for v in segment.ops}
     for buffer in plan.buffers:
-        if buffer.kind is not BufferKind.FEATURE_MAP:
+        if buffer.kind is not BufferKind.FEATURE_MAP or buffer.is_copy:
             continue
         fm = graph.feature_maps[buffer.tensor]
         users = [where[v] for v in (*graph.writers[fm.id], *graph.readers[fm.id])]
@@ -113,8 +117,16 @@ def _edges(graph: OpGraph, plan: Plan) -> list[str]:
 def _addresses(target: Target, plan: Plan) -> list[str]:
     faults = []
     for memory, allocation in plan.allocations:
-        ranges = [buffer.live for buffer in plan.in_memory(memory)]
-        faults += check_allocation(ranges, allocation.offsets, limit_bytes=allocation.peak_bytes)
+        kept = [
+            (live, offset)
+            for live, offset in zip(live_ranges(plan, memory), allocation.offsets, strict=True)
+            if live.end_step > live.first_step
+        ]
+        faults += check_allocation(
+            [live for live, _ in kept],
+            [offset for _, offset in kept],
+            limit_bytes=allocation.peak_bytes,
+        )
         if memory == plan.budget_memory:
             shared = target.roles.const == target.roles.arena == target.roles.cache
             constants = plan.constant_bytes if shared else 0
@@ -126,14 +138,20 @@ def _addresses(target: Target, plan: Plan) -> list[str]:
 
 
 def replay(graph: OpGraph, plan: Plan, index: int, segment: Segment) -> list[str]:
-    """Run one chain row by row; slot ``row mod R`` of a buffer remembers which row it holds."""
+    """Run one chain row by row; slot ``row mod R`` of a buffer remembers which row it holds.
+
+    Buffers that take each other over share their slots.
+    """
     rolling = []
+    shared = []
     for v in segment.ops[:-1]:
         buffer = _find(plan, BufferKind.ROLLING, graph.ops[v].final_ofm.tensor, index)
         if buffer is None or buffer.rows < 1:
             return [f"segment {index}: op {v} has no rolling buffer"]
+        before = graph.ops[v - 1].final_ofm.tensor if v > segment.ops[0] else None
         rolling.append(buffer.rows)
-    chain = _Chain([graph.ops[v] for v in segment.ops], segment, rolling)
+        shared.append(before is not None and buffer.in_place_of == before)
+    chain = _Chain([graph.ops[v] for v in segment.ops], segment, rolling, shared)
     chain.make(len(segment.ops) - 1, graph.ops[segment.ops[-1]].ofm.shape[1])
     return [f"segment {index}: {fault}" for fault in chain.faults[:3]]
 
@@ -141,12 +159,17 @@ def replay(graph: OpGraph, plan: Plan, index: int, segment: Segment) -> list[str
 class _Chain:
     """Executes a chain on row numbers instead of data."""
 
-    def __init__(self, ops: list[ScheduledOp], segment: Segment, rolling: list[int]) -> None:
+    def __init__(
+        self, ops: list[ScheduledOp], segment: Segment, rolling: list[int], shared: list[bool]
+    ) -> None:
         self.ops, self.rolling = ops, rolling
         self.heights = [run.stripe_rows for run in segment.runs]
         self.demand = segment.policy is Policy.DEMAND
         self.done = [0] * len(ops)
-        self.slots: list[dict[int, int]] = [{} for _ in ops]
+        self.slots: list[dict[int, tuple[int, int]]] = []
+        for k in range(len(ops)):
+            in_place = k < len(shared) and shared[k]
+            self.slots.append(self.slots[-1] if in_place else {})
         self.faults: list[str] = []
 
     def make(self, k: int, upto: int) -> None:
@@ -166,7 +189,7 @@ class _Chain:
                 if end - start > self.rolling[k]:
                     self.faults.append(f"op {k} writes {end - start} rows into {self.rolling[k]}")
                 for row in range(start, end):
-                    self.slots[k][row % self.rolling[k]] = row
+                    self.slots[k][row % self.rolling[k]] = (k, row)
             self.done[k] = end
 
     def _read(self, k: int, low: int, high: int) -> None:
@@ -174,7 +197,7 @@ class _Chain:
             self.faults.append(f"{high - low} rows read through a buffer of {self.rolling[k]}")
         for row in range(low, high):
             held = self.slots[k].get(row % self.rolling[k])
-            if held != row:
+            if held != (k, row):
                 self.faults.append(f"row {row} of op {k} is gone: its slot holds {held}")
 
 

@@ -218,7 +218,7 @@ class Kernels:
         weights = self.weights(v, stripe_rows, places)
         roles = self.target.roles
         home = roles.const if mode is WeightMode.STREAMED else roles.cache
-        tally = _Tally()
+        tally = Tally()
         wait = self._visible_lut(v, described) if described.lut_is_primary else 0
         for start, end, count in sizes:
             cost = stripe_cost(
@@ -284,7 +284,7 @@ class Kernels:
         return before.count * slack_of(self.target, described, basis=Basis.PHYSICAL)
 
 
-class _Tally:
+class Tally:
     """Sums the stripes of one kernel."""
 
     def __init__(self) -> None:

@@ -117,6 +117,81 @@ def chain_runs(windows: Sequence[Window], stripe_rows: int, policy: Policy) -> l
     return runs[::-1]
 
 
+Inputs = Sequence[Sequence[tuple[int, Window]]]
+"""Per op of a segment: (op of the segment that makes the input, window on it), in input order."""
+
+
+def segment_runs(
+    rows: Sequence[int], inputs: Inputs, stripe_rows: int, policy: Policy
+) -> list[Run]:
+    """Runs of a segment of any shape with one sink, its last op; ``rows`` are OFM rows per op.
+
+    Before an op makes a stripe, its inputs are run, in order, until they have the rows that the
+    stripe needs. A buffer keeps what an unfinished reader may still want (see ``producer_run``).
+    Where every op has one reader this gives the same as ``chain_runs``.
+    """
+    return _Execution(rows, inputs, stripe_rows, policy).runs()
+
+
+class _Execution:
+    """Event by event, as PLANNER §1 defines it."""
+
+    def __init__(
+        self, rows: Sequence[int], inputs: Inputs, stripe_rows: int, policy: Policy
+    ) -> None:
+        self.rows, self.inputs = rows, inputs
+        self.aligned = policy is Policy.ALIGNED
+        count = len(rows)
+        self.readers: list[list[tuple[int, Window]]] = [[] for _ in range(count)]
+        for reader, edges in enumerate(inputs):
+            for maker, window in edges:
+                self.readers[maker].append((reader, window))
+        self.heights = [0] * count
+        self.heights[-1] = min(stripe_rows, rows[-1])
+        for op in range(count - 2, -1, -1):
+            wanted = max(
+                window.ifm_rows if window.whole else self.heights[reader] * window.stride
+                for reader, window in self.readers[op]
+            )
+            self.heights[op] = min(rows[op], wanted)
+        self.done = [0] * count
+        self.kept = [0] * count
+        self.starts: list[list[int]] = [[] for _ in range(count)]
+
+    def runs(self) -> list[Run]:
+        self.make(len(self.rows) - 1, self.rows[-1])
+        return [
+            Run(
+                stripe_rows=self.heights[op],
+                starts=self.starts[op],
+                ends=(*self.starts[op][1:], self.done[op]),
+                kept_rows=self.kept[op],
+            )
+            for op in range(len(self.rows))
+        ]
+
+    def make(self, op: int, upto: int) -> None:
+        while self.done[op] < upto:
+            start = self.done[op]
+            end = min(start + self.heights[op], self.rows[op])
+            if not self.aligned:
+                end = min(end, upto)
+            for maker, window in self.inputs[op]:
+                self.make(maker, window.needed(start, end)[1])
+            self.starts[op].append(start)
+            self.done[op] = end
+            if self.readers[op]:
+                oldest = min(
+                    (
+                        window.needed(self.done[reader], self.done[reader] + 1)[0]
+                        for reader, window in self.readers[op]
+                        if self.done[reader] < self.rows[reader]
+                    ),
+                    default=end,
+                )
+                self.kept[op] = max(self.kept[op], end - oldest)
+
+
 @lru_cache(maxsize=4096)
 def stripe_candidates(rows: int) -> tuple[int, ...]:
     """Stripe heights worth trying for an OFM of ``rows`` rows, highest first, whole excluded.

@@ -16,7 +16,10 @@ from npusched.schedule.rows import Policy
 
 
 class WeightMode(StrEnum):
-    """How a kernel gets its weights: from their home for every stripe, or copied to SRAM once."""
+    """How a kernel gets its weights: from their home for every stripe, or copied to SRAM once.
+
+    Resident weights may come slice by slice (``OpRun.buffering``).
+    """
 
     STREAMED = "streamed"
     RESIDENT = "resident"
@@ -93,12 +96,31 @@ def add_amounts(parts: list[Amounts]) -> Amounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Buffering:
+    """Resident weights that are copied in depth slices, each while the one before is used.
+
+    ``borders``: first channel of each slice, and the depth. ``buffers``: 1, or 2 that take turns
+    (even slices in the first). ``prefetched``: slice 0 is copied under the segment before.
+    """
+
+    borders: tuple[int, ...]
+    buffers: int = 1
+    prefetched: bool = False
+
+    @property
+    def slices(self) -> int:
+        """Number of slices."""
+        return len(self.borders) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpRun:
     """One scheduled op inside a plan: how often it runs, on how many rows, and what that costs.
 
     ``stripe_rows`` is the nominal number of OFM rows per run, ``memory_cycles`` the access cycles
     per memory, ``block`` the (h, w, c) of the OFM block. ``bound_by`` names what takes longest:
-    mac, output, elementwise, weights, cpu, or the name of a memory.
+    mac, output, elementwise, weights, cpu, or the name of a memory. ``buffering``: how resident
+    weights are copied; None = in one piece, before the op.
     """
 
     op: int
@@ -112,6 +134,21 @@ class OpRun:
     memory_cycles: tuple[tuple[str, int], ...]
     bound_by: str
     amounts: Amounts
+    buffering: Buffering | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A feature map that is copied to another memory before a segment starts.
+
+    Its readers read the copy (a buffer with ``is_copy``).
+    """
+
+    tensor: int
+    source: str
+    destination: str
+    size_bytes: int
+    amounts: Amounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +156,9 @@ class Buffer:
     """Storage of a feature map, of the live rows of one, or of resident weights.
 
     ``tensor`` is the feature map's id, or the op's id for weights. ``rows`` is the number of rows
-    kept (0 for weights). Alive in segments [first_step, end_step).
+    kept (0 for weights). Alive in segments [first_step, end_step). ``in_place_of``: the feature map
+    (id) whose buffer, at the same address, this one takes over in its first segment, element by
+    element; None = a place of its own. ``is_copy``: holds the result of a ``Copy``.
     """
 
     kind: BufferKind
@@ -130,6 +169,8 @@ class Buffer:
     size_bytes: int
     first_step: int
     end_step: int
+    in_place_of: int | None = None
+    is_copy: bool = False
 
     @property
     def live(self) -> LiveRange:
@@ -148,6 +189,7 @@ class Segment:
 
     ``stripe_rows`` are rows of the last op's OFM, ``policy`` says when the ops before it make
     rows. ``sram_bytes``: bytes of the budget memory that must be alive while the segment runs.
+    ``copies`` run before its ops; ``amounts`` include them.
     """
 
     ops: tuple[int, ...]
@@ -158,6 +200,7 @@ class Segment:
     runs: tuple[OpRun, ...]
     amounts: Amounts
     sram_bytes: int
+    copies: tuple[Copy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

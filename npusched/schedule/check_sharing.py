@@ -1,0 +1,122 @@
+"""Part of ``check_plan``: buffers that share an address on purpose, copies, weight buffers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from npusched.graph.kinds import is_elementwise
+from npusched.graph.opgraph import OpGraph
+from npusched.graph.types import Placement
+from npusched.memory import LiveRange, align_up
+from npusched.schedule.types import Buffer, BufferKind, Plan, WeightMode
+
+
+def live_ranges(plan: Plan, memory: str) -> list[LiveRange]:
+    """Live ranges of a memory's buffers, in order; one that is taken over ends where that starts.
+
+    Such a range may be empty: then the buffer that takes over stands for it.
+    """
+    buffers = plan.in_memory(memory)
+    taken = {
+        (buffer.in_place_of, buffer.first_step)
+        for buffer in buffers
+        if buffer.in_place_of is not None
+    }
+    ranges = []
+    for buffer in buffers:
+        step = buffer.end_step - 1
+        live = buffer.live
+        if buffer.kind is not BufferKind.WEIGHTS and (buffer.tensor, step) in taken:
+            live = replace(live, end_step=step)
+        ranges.append(live)
+    return ranges
+
+
+def takeovers(graph: OpGraph, plan: Plan) -> list[str]:
+    """What is wrong with results written over their inputs, and with copies."""
+    faults = []
+    offsets = _offsets(plan)
+    for buffer in plan.buffers:
+        if buffer.in_place_of is not None:
+            faults += _takeover(graph, plan, buffer, offsets)
+    copied = {
+        (copy.tensor, copy.destination, step)
+        for step, segment in enumerate(plan.segments)
+        for copy in segment.copies
+    }
+    for buffer in plan.buffers:
+        if buffer.is_copy and (buffer.tensor, buffer.memory, buffer.first_step) not in copied:
+            faults.append(f"nothing fills the copy of {buffer.name!r}")
+    return faults
+
+
+def _takeover(graph: OpGraph, plan: Plan, buffer: Buffer, offsets: dict[int, int]) -> list[str]:
+    """An element-wise op may write over an input of the same layout that nobody reads later."""
+    name, step = buffer.name, buffer.first_step
+    before = [
+        other
+        for other in plan.buffers
+        if other.tensor == buffer.in_place_of
+        and other.kind is not BufferKind.WEIGHTS
+        and other.first_step <= step < other.end_step
+        and other.memory == buffer.memory
+    ]
+    if not before:
+        return [f"{name!r} takes over a buffer that is not alive"]
+    old = before[0]
+    faults = []
+    if offsets[id(old)] != offsets[id(buffer)] or old.size_bytes != buffer.size_bytes:
+        faults.append(f"{name!r} takes over {old.name!r} at another address or size")
+    if old.end_step != step + 1:
+        faults.append(f"{name!r} takes over {old.name!r}, which is needed until {old.end_step}")
+    old_map = graph.feature_maps[old.tensor]
+    new_map = graph.feature_maps[buffer.tensor]
+    writers = [graph.ops[v] for v in graph.writers[buffer.tensor]]
+    for op in writers:
+        reads_old = any(access.tensor == old.tensor for access in op.reads)
+        by_element = op.placement is Placement.CPU or is_elementwise(op.kind)
+        if not reads_old or not by_element:
+            faults.append(f"op {op.id} writes {name!r} over {old.name!r} but not by element")
+    last = max(graph.readers[old.tensor], default=-1)
+    if old_map.layout is not new_map.layout or (writers and last > writers[-1].id):
+        faults.append(f"{name!r} takes over {old.name!r} of another layout, or too early")
+    return faults
+
+
+def weight_faults(plan: Plan) -> list[str]:
+    """Resident weights need buffers that are alive; slices start at 0 and rise to the depth."""
+    faults = []
+    for step, segment in enumerate(plan.segments):
+        for run in segment.runs:
+            if run.weight_mode is not WeightMode.RESIDENT:
+                continue
+            mine = [
+                b
+                for b in plan.buffers
+                if b.kind is BufferKind.WEIGHTS
+                and b.tensor == run.op
+                and b.first_step <= step < b.end_step
+            ]
+            held = sum(b.size_bytes for b in mine)
+            how = run.buffering
+            if how is None or how.slices == 1:
+                if held < align_up(run.weight_bytes):
+                    faults.append(f"op {run.op}: {held} bytes for {run.weight_bytes} of weights")
+            elif len(mine) < how.buffers or list(how.borders) != sorted(set(how.borders)):
+                faults.append(f"op {run.op}: {len(mine)} buffers for slices {how.borders}")
+            if how is None:
+                continue
+            if how.prefetched and min((b.first_step for b in mine), default=0) >= step:
+                faults.append(f"op {run.op}: nowhere to prefetch weights to")
+            if how.borders[0] != 0:
+                faults.append(f"op {run.op}: the first slice starts at {how.borders[0]}")
+    return faults
+
+
+def _offsets(plan: Plan) -> dict[int, int]:
+    """Address by identity of the buffer."""
+    found = {}
+    for memory, allocation in plan.allocations:
+        for buffer, offset in zip(plan.in_memory(memory), allocation.offsets, strict=True):
+            found[id(buffer)] = offset
+    return found
