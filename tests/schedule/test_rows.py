@@ -13,6 +13,7 @@ from npusched.schedule.rows import (
     chain_runs,
     last_run,
     producer_run,
+    segment_runs,
     stripe_candidates,
 )
 
@@ -73,6 +74,38 @@ def test_runs_equal_event_by_event_execution(
     for run, stripes, kept in zip(runs, slow.stripes, slow.kept, strict=True):
         assert list(zip(run.starts, run.ends, strict=True)) == stripes
         assert run.kept_rows == kept
+
+
+@settings(deadline=None)
+@given(chains(), st.integers(1, 12), st.sampled_from(list(Policy)))
+def test_general_execution_equals_chain_formula(
+    windows: list[Window], height: int, policy: Policy
+) -> None:
+    height = min(height, windows[-1].ofm_rows)
+    inputs = [[] if k == 0 else [(k - 1, windows[k])] for k in range(len(windows))]
+    general = segment_runs([w.ofm_rows for w in windows], inputs, height, policy)
+    for a, b in zip(chain_runs(windows, height, policy), general, strict=True):
+        assert (a.stripe_rows, list(a.starts), list(a.ends), a.kept_rows) == (
+            b.stripe_rows,
+            list(b.starts),
+            list(b.ends),
+            b.kept_rows,
+        )
+
+
+def test_residual_join_keeps_rows_for_the_slower_branch() -> None:
+    """x -> conv 3x3 -> conv 3x3 -> add(x): 8 rows, stripes of 1, demand.
+
+    For row r of the sum, the second conv needs rows up to r + 1 of the first, and that needs rows
+    up to r + 2 of x; the sum has finished row r - 1, so rows r .. r + 2 of x are alive: 3. The
+    first conv's rows r - 1 .. r + 1 feed the second: 3. The second's row r is used at once: 1.
+    """
+    plain = Window(ofm_rows=8, ifm_rows=8)
+    conv = Window(ofm_rows=8, ifm_rows=8, extent=3, pad_top=1)
+    inputs = [[], [(0, conv)], [(1, conv)], [(2, plain), (0, plain)]]
+    x, first, second, _ = segment_runs([8, 8, 8, 8], inputs, 1, Policy.DEMAND)
+    assert (x.kept_rows, first.kept_rows, second.kept_rows) == (3, 3, 1)
+    assert x.starts[:3] == [0, 1, 2]
 
 
 def test_two_3x3_convolutions_by_hand() -> None:
