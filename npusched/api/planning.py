@@ -128,7 +128,6 @@ def _folded_planner(
     Fusion level L3 and the advice to fold are about that model.
     """
     from npusched.api.folding import folded_model
-    from npusched.graph.build import build_graph
     from npusched.graph.fold import fold_batch_norms
     from npusched.schedule import Planner
 
@@ -137,7 +136,7 @@ def _folded_planner(
     if after is None:
         return None
     removed = sorted(op for item in folded for op in item.removed)
-    lowered = build_graph(after, graph.family, subgraph=graph.subgraph)
+    lowered = _lower(after, target, graph.subgraph)
     table = sizes.renumbered(lowered, removed)
     return Planner.of(lowered, target, table.of, objective=objective), len(folded)
 
@@ -159,10 +158,17 @@ def read(content: bytes, name: str, input_shapes: Mapping[str, Shape] | None = N
 
 def graph_of(model: Model, target: Target, signature: str | None = None) -> OpGraph:
     """Lower the subgraph of a signature (default: subgraph 0). Raises ModelError."""
+    return _lower(model, target, subgraph_of(model, signature))
+
+
+def _lower(model: Model, target: Target, subgraph: int) -> OpGraph:
+    from npusched.cost.pieces import block_finder
     from npusched.graph.build import build_graph
 
-    family = None if target.accelerator is None else target.accelerator.family
-    return build_graph(model, family, subgraph=subgraph_of(model, signature))
+    if target.accelerator is None:
+        return build_graph(model, None, subgraph=subgraph)
+    blocks = block_finder(target.accelerator)
+    return build_graph(model, target.accelerator.family, subgraph=subgraph, block_of=blocks)
 
 
 def subgraph_of(model: Model, signature: str | None) -> int:

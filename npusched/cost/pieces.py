@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from npusched.cost.blocks import find_block
 from npusched.cost.types import CostFm, CostOp
-from npusched.graph.blocks import BlockOf, BlockQuery
+from npusched.graph.block_query import BlockOf, BlockQuery
 from npusched.hardware.target import Accelerator
 
 

@@ -7,13 +7,14 @@ DecomposeReduce).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 
 import numpy as np
 import numpy.typing as npt
 
+from npusched.graph.block_query import BlockOf, BlockQuery
 from npusched.graph.kinds import CONVOLUTIONS
 from npusched.graph.lower.basic_kernels import set_weights, weight_values
 from npusched.graph.shapes import MAX_AXIS, ceil_div
@@ -29,29 +30,6 @@ _CUT_KINDS = frozenset(
 
 _EDGE_BLOCKS = 256
 """Blocks at each end of an axis that may see padding: kernels have at most 256 rows (§2.4)."""
-
-
-@dataclass(frozen=True, slots=True)
-class BlockQuery:
-    """The op whose block size is wanted. ``kernel`` is 1x1 with the op's dilation."""
-
-    kind: KernelKind
-    ifm: Shape4
-    ofm: Shape4
-    ifm_bits: int
-    ofm_bits: int
-    kernel: Kernel
-    scaled: bool
-
-
-BlockOf = Callable[[BlockQuery], tuple[int, int, int]]
-"""Returns the OFM block (h, w, c) that the hardware would use; see ``cost.pieces``."""
-
-
-def default_block(query: BlockQuery) -> tuple[int, int, int]:
-    """Return a block without knowing the accelerator: the 4x4 that U55's search favours."""
-    _, height, width, depth = query.ofm
-    return min(height, 4), min(width, 4), depth
 
 
 def is_strided(op: WorkOp) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from npusched.errors import ModelError
 from npusched.graph import moves, pads
-from npusched.graph.blocks import BlockOf, default_block
+from npusched.graph.block_query import BlockOf, default_block
 from npusched.graph.freeze import freeze
 from npusched.graph.fuse import Group, fuse
 from npusched.graph.intake import make_work_graph
@@ -42,11 +43,20 @@ def build_graph(
     """Return the scheduled graph of one subgraph as Vela 5.2 would schedule it on ``family``.
 
     ``family`` None: every op on the host, one scheduled op per source op. ``placements``
-    overrides which ops run on the CPU (default: ``npusched.ops.place``). ``block_of`` gives the
-    accelerator's block sizes, which decide into how many pieces ops with an axis above 65536 (on
-    U85 also padded strides above 3) are cut; without it a fixed block is assumed.
+    overrides which ops run on the CPU (default: ``npusched.ops.place``; ops without an entry run
+    on the NPU). ``block_of`` gives the accelerator's block sizes, which decide into how many
+    pieces ops with an axis above 65536 (on U85 also padded strides above 3) are cut; without it
+    a fixed block is assumed. Raises ModelError if there is no such subgraph.
     """
-    reasons = place(model, family, subgraph) if placements is None else placements
+    if not 0 <= subgraph < len(model.subgraphs):
+        raise ModelError(
+            f"{model.name} has no subgraph {subgraph}",
+            f"it has {len(model.subgraphs)}, counted from 0",
+            "give the index of one of them",
+            subgraph=subgraph,
+        )
+    given = place(model, family, subgraph) if placements is None else placements
+    reasons = {op.index: tuple(given.get(op.index, ())) for op in model.subgraphs[subgraph].ops}
     matches = () if family is None else dilated_convolutions(model, family, subgraph)
     graph = make_work_graph(
         model,
@@ -176,7 +186,7 @@ def _sources(
             ref=(subgraph, op.index),
             kind=op.kind,
             placement=_source_placement(op, ops, scheduled[op.index], owned, dropped),
-            cpu_reasons=tuple(reasons[op.index]),
+            cpu_reasons=reasons[op.index],
             scheduled_ops=tuple(scheduled[op.index]),
         )
         for op in source.ops

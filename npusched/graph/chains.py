@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from npusched.graph.kinds import CONVOLUTIONS, POOLS, is_binary, is_elementwise
 from npusched.graph.types import KernelKind, Layout, Placement, ScheduledOp, Upscale
+from npusched.ir import OpKind
 
 if TYPE_CHECKING:
     from npusched.graph.opgraph import OpGraph
@@ -115,7 +116,8 @@ def primary_ifm(op: ScheduledOp) -> int:
 def stripe_stop(graph: OpGraph, op: ScheduledOp) -> StopKind | None:
     """Return why ``op`` cannot run in stripes along its height, None if it can."""
     if op.placement is Placement.CPU:
-        return StopKind.CPU_OP
+        kinds = {graph.sources[index].kind for _, index in op.source_ops}
+        return StopKind.CUSTOM_OP if OpKind.CUSTOM in kinds else StopKind.CPU_OP
     kind = _kernel_stop(op)
     if kind is not None:
         return kind
@@ -165,9 +167,7 @@ _STANDALONE = frozenset(
 
 
 def link_stop(graph: OpGraph, before: ScheduledOp, op: ScheduledOp) -> StopKind | None:
-    """Return why the tensor from ``before`` to ``op`` cannot live in a rolling buffer."""
-    if before.placement is Placement.CPU or op.placement is Placement.CPU:
-        return StopKind.CPU_OP
+    """Return why the tensor between two NPU ops cannot live in a rolling buffer."""
     written, read = before.final_ofm, op.ifms[primary_ifm(op)]
     if written.tensor != read.tensor:
         return StopKind.OTHER_INPUT
@@ -176,12 +176,8 @@ def link_stop(graph: OpGraph, before: ScheduledOp, op: ScheduledOp) -> StopKind 
         return StopKind.GRAPH_OUTPUT
     if len(graph.writers[tensor.id]) > 1:
         return StopKind.SEVERAL_WRITERS
-    uses = (
-        sum(access.tensor == tensor.id for other in graph.ops for access in other.reads)
-        if len(graph.readers[tensor.id]) == 1
-        else 2
-    )
-    if uses > 1:
+    uses = sum(access.tensor == tensor.id for access in op.reads)
+    if uses > 1 or len(graph.readers[tensor.id]) > 1:
         return StopKind.SECOND_CONSUMER
     if written.is_slice or read.is_slice:
         return StopKind.SLICE

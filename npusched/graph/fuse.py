@@ -45,9 +45,9 @@ class Group:
     """A kernel under construction: the primary op and its followers.
 
     ``own_ofms`` are the members' results before they are handed over, ``regions`` their shapes as
-    they were when the members joined; ``chained`` tells chained
-    members from fused ones; ``writer`` is the index of the member whose ``ofm`` link is what
-    memory receives (the last that is not fused). ``blocker`` says why the next op stayed out.
+    they were when the members joined; ``chained`` tells chained members from fused ones;
+    ``writer`` is the index of the member whose ``ofm`` link is what memory receives (the last
+    that is not fused). ``blocker`` says why the next op stayed out.
     """
 
     members: list[WorkOp]
@@ -71,17 +71,13 @@ def fuse(order: Sequence[WorkOp], family: Family) -> list[Group]:
     """Return the groups of ``order`` (execution order after step 3); CPU ops stand alone."""
     groups: list[Group] = []
     for op in order:
-        if op.cpu:
-            groups.append(_start(op, family))
-            continue
-        if groups and not groups[-1].primary.cpu:
-            blocker = _blocker(groups[-1], op)
+        if groups:
+            on_cpu = op.cpu or groups[-1].primary.cpu
+            blocker = "CPU op" if on_cpu else _blocker(groups[-1], op)
             if not blocker:
                 _join(groups[-1], op)
                 continue
             groups[-1].blocker = blocker
-        elif groups:
-            groups[-1].blocker = "CPU op"
         groups.append(_start(op, family))
     return groups
 
@@ -109,12 +105,17 @@ def reader_count(tensor: WorkTensor) -> int:
 
 
 def _blocker(group: Group, op: WorkOp) -> str:
-    """Return why ``op`` cannot join ``group``, "" if it can. The order of tests is Vela's."""
+    """Return why ``op`` cannot join ``group``, "" if it can."""
     primary, previous = group.primary, group.members[-1]
     out = previous.ofm
     link = next((i for i in reversed(op.ifms[:2]) if i.tensor is out.tensor), None)
     if link is None:
         return "reads another tensor"
+    if op.kind not in ACTIVATIONS:
+        if group.family is not Family.U85:
+            return "not an activation"
+        if op.kind not in REARRANGING and not is_elementwise(op.kind):
+            return "not elementwise"
     if out.tensor.is_persistent != op.ofm.tensor.is_persistent:
         return "persistent tensor"
     if writer_count(out.tensor) != 1:
@@ -133,7 +134,7 @@ def _blocker(group: Group, op: WorkOp) -> str:
         return "requantisation"
     if group.family is Family.U85:
         return _blocker_u85(group, op)
-    return _blocker_u55(group, op)
+    return _blocker_u55(group)
 
 
 def _shape_blocker(primary: WorkOp, previous: WorkOp, op: WorkOp, link: Link) -> str:
@@ -158,7 +159,7 @@ def _offset(link: Link) -> Shape:
     return (0,) * len(link.shape) if link.slice_offset is None else link.slice_offset
 
 
-def _blocker_u55(group: Group, op: WorkOp) -> str:
+def _blocker_u55(group: Group) -> str:
     primary = group.primary
     if len(group.members) >= 2:
         return "one activation per kernel"
@@ -166,8 +167,6 @@ def _blocker_u55(group: Group, op: WorkOp) -> str:
         primary.kind is KernelKind.TRANSPOSE and primary.ofm.element_type.bits != 8
     ):
         return "compound op"
-    if op.kind not in ACTIVATIONS:
-        return "not an activation"
     if primary.kind in ACTIVATIONS:
         return "two activations"
     return ""
@@ -225,8 +224,6 @@ def _chaining_blocker(group: Group, op: WorkOp) -> str:
     external = _external_inputs(op)
     if external == 0:
         return "no input from memory"
-    if not is_elementwise(op.kind):
-        return "not elementwise"
     if group.rearranged:
         return "after a transpose"
     if group.chain_length + 1 > MAX_CHAIN:

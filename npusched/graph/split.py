@@ -11,13 +11,8 @@ from collections.abc import Iterable
 from math import prod
 
 from npusched.graph.averages import sum_and_scale
-from npusched.graph.blocks import (
-    BlockOf,
-    cut_blocks,
-    default_block,
-    is_strided,
-    needs_cutting,
-)
+from npusched.graph.block_query import BlockOf, default_block
+from npusched.graph.blocks import cut_blocks, is_strided, needs_cutting
 from npusched.graph.kinds import CONVOLUTIONS, POOLS, REDUCTIONS, is_elementwise_like
 from npusched.graph.shapes import (
     DEEP_ENOUGH,

@@ -6,23 +6,22 @@ use the methods of ``WorkGraph`` so that both sides stay true.
 
 Order of work (Vela 5.2.0 runs its rewrites in three layers, and we keep them):
 
-1. ``graph.lower.LOWERINGS[OpKind](graph, op)``: once per TFLite op on the NPU, walking from the
-   graph's outputs. Rewrites the op into kernels and views *in the rank of the file*. Position in
-   ``graph.ops`` means nothing yet: the execution order is found later from the tensors (depth
-   first from the outputs; the last input of an op, and the last *writer* of a tensor, run first),
-   so the order of ``ifms`` and the order in which writers are added matter. An op that needs
-   step 3 (a transpose, a reduction, a matrix product, a resize, a transpose convolution, batches)
-   leaves one whole WorkOp with the ``KernelKind`` it will have, or keeps its ``OpKind`` if it has
-   none. A view is a WorkOp with kind ``OpKind.RESHAPE``; a copy is ``KernelKind.MEMORY_COPY``
-   (slices on its links); both may be removed by step 2.
-2. Data movement (``graph.moves``): views removed or turned into copies, pads swallowed, slices
-   moved into readers and writers; ``graph.lower.merge_transposes(graph)`` runs here, before
-   slices move.
-3. In execution order, ``graph.lower.DECOMPOSITIONS[kind](graph, op)`` (key: OpKind or
-   KernelKind): cuts an op that the hardware cannot run in one go. Links are padded to 4 axes by
-   now (rank above 4 stays). The function adds the pieces ``before=op``, in the order in which
-   they run, and removes ``op``; it leaves ``op`` alone when nothing is to be done. Equal pieces
-   may be one op with ``pieces``. During step 3 ``graph.ops`` holds only the op in hand.
+1. ``LOWERINGS[OpKind](graph, op)`` of ``graph.lower.registry``: once per TFLite op on the NPU,
+   walking from the graph's outputs. Rewrites the op into kernels and views *in the rank of the
+   file*. Position in ``graph.ops`` means nothing yet: the execution order is found later from the
+   tensors (depth first from the outputs; the last input of an op, and the last *writer* of a
+   tensor, run first), so the order of ``ifms`` and the order in which writers are added matter.
+   An op that needs step 3 (a transpose, a reduction, a matrix product, a resize, a transpose
+   convolution, batches) leaves one whole WorkOp with the ``KernelKind`` it will have, or keeps its
+   ``OpKind`` if it has none. A view is a WorkOp with kind ``OpKind.RESHAPE``; a copy is
+   ``KernelKind.MEMORY_COPY`` (slices on its links); both may be removed by step 2.
+2. Data movement (``graph.moves``, ``graph.pads``): views removed or turned into copies, pads
+   swallowed, transposes merged, slices moved into readers and writers.
+3. In execution order, ``DECOMPOSITIONS[kind](graph, op)`` (key: OpKind or KernelKind): cuts an op
+   that the hardware cannot run in one go. Links are padded to 4 axes by now (rank above 4 stays).
+   The function adds the pieces ``before=op``, in the order in which they run, and removes ``op``;
+   it leaves ``op`` alone when nothing is to be done. Equal pieces may be one op with ``pieces``.
+   During step 3 ``graph.ops`` holds only the op in hand.
 
 Scaling is explicit: ``ofm_rescale`` None is unit (multiplier 1, shift 0), ``ifm_rescales`` () is
 unit. ``Link.scale`` keeps the tensor's real scale as information. Only unit-scaled activations

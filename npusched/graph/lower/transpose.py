@@ -13,7 +13,6 @@ from math import prod
 import numpy as np
 
 from npusched.graph.lower.common import NO_SCALE, add_kernel, is_u85, use, view
-from npusched.graph.order import walk
 from npusched.graph.shapes import around_axis, folded_leading, pad_axes
 from npusched.graph.types import KernelKind, Reverse
 from npusched.graph.work import Link, WorkGraph, WorkOp
@@ -64,11 +63,6 @@ def add_transpose(graph: WorkGraph, op: WorkOp, source: Link, result: Link, perm
 
 
 # --- step 2 --------------------------------------------------------------------------------
-
-
-def merge_transposes(graph: WorkGraph) -> None:
-    """Merge adjacent transposes and drop those that permute nothing, over the whole graph."""
-    walk(graph, merge_transpose)
 
 
 def merge_transpose(graph: WorkGraph, op: WorkOp) -> WorkOp:
