@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -127,7 +126,9 @@ def _suggestion(error: click.UsageError) -> str:
 
 
 def _did_you_mean(given: str, known: Iterable[str], before: str = "") -> str:
-    close = difflib.get_close_matches(given, list(known), 1, 0.6)
+    from difflib import get_close_matches
+
+    close = get_close_matches(given, list(known), 1, 0.6)
     return f"did you mean '{f'{before} {close[0]}'.strip()}'?" if close else ""
 
 

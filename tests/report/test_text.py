@@ -163,22 +163,6 @@ def test_colour_only_adds_codes(mixed: PlanReport) -> None:
     assert [s.rstrip() for s in stripped.splitlines()] == plain.splitlines()
 
 
-def test_colour_only_adds_codes(mixed: PlanReport) -> None:
-    plain = npusched.render_text(mixed, colour=False)
-    coloured = npusched.render_text(mixed, colour=True)
-    assert "\x1b[" in coloured
-    stripped = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
-    assert [s.rstrip() for s in stripped.splitlines()] == plain.splitlines()
-
-
-def test_hostile_names_stay_apart_in_json(mixed: PlanReport) -> None:
-    """The reader replaces control characters; nothing is cut."""
-    form = json.loads(npusched.render_json(mixed))
-    names = [op["name"] for op in form["source_ops"]]
-    assert len(set(names)) == 3
-    assert names[0].endswith("\u202e\u2066evil" + "x" * 10_000 + "a")
-
-
 def facts(text: str) -> dict[str, str]:
     """The rows of the verdict by their first word."""
     rows = re.findall(r"^  (\S+) +(.*)$", text, re.MULTILINE)
