@@ -158,15 +158,20 @@ def row_cost(
         row.weights,
         basis=Basis.VELA,
         block=row.block or find_block(target.accelerator, row.op),
-        staging=_staging(target, row, first_slice, unsliced) if row.staged else None,
+        staging=row_staging(target, row, first_slice, unsliced) if row.staged else None,
         slack_cycles=0 if previous is None else row_slack(target, previous),
     )
 
 
-def _staging(
-    target: Target, row: VelaRow, first_slice: WeightBytes | None, unsliced: WeightBytes | None
+def row_staging(
+    target: Target,
+    row: VelaRow,
+    first_slice: WeightBytes | None,
+    unsliced: WeightBytes | None,
+    *,
+    basis: Basis = Basis.VELA,
 ) -> Staging:
-    """What the DMA of a row with staged weights copies, and when."""
+    """What the DMA of a row with staged weights copies, and when (sizes as in ``row_cost``)."""
     first = row.weights if row.slices == 1 or first_slice is None else first_slice
     channels = row.depth_slices[1]
     unpadded = isinstance(target.accelerator, AcceleratorU55)
@@ -176,7 +181,7 @@ def _staging(
         full_dma_cycles=None if known else row.full_dma_cycles,
         first_dma_bytes=first.weights + (_SCALE_BYTES * channels if unpadded else first.scales),
         pre_buffered_bytes=first.total if row.pre_buffered else 0,
-        self_slack_cycles=row_slack(target, row),
+        self_slack_cycles=row_slack(target, row, basis=basis),
     )
 
 
