@@ -1,0 +1,138 @@
+"""Pages of docs/ that are made from the code: the command line and the JSON form."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from npusched.cli.app import app
+from npusched.report.json_form import SCHEMA_FILE, plan_schema
+from npusched.report.types import PlanReport
+
+NOTE = "<!-- Made by `pytest tests/docs --update-golden`; do not edit. -->\n"
+
+CLI_INTRO = """# Command line
+
+Results are on stdout, everything else on stderr. `npusched COMMAND --help` prints what stands here.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | no plan fits the budget |
+| 2 | bad usage, file or configuration |
+| 3 | internal error, or a broken installation |
+| 130 | interrupted |
+
+Sizes are written `64KiB` (1024), `64KB` (1000) or as a number of bytes; frequencies `400MHz`.
+Errors have a line each for what, why and what to do; with `--format json` they are also an object
+on stdout: `{"error": {"kind", "what", "why", "hint", …}}`.
+
+The text form is coloured on terminals only (`NO_COLOR` and `FORCE_COLOR` are heard, `TERM=dumb` is
+plain) and as wide as the terminal or `COLUMNS`; in a pipe or a file it is 100 wide.
+
+Completion in the shell (bash; `zsh_source` and `fish_source` for the others):
+
+```
+eval "$(_NPUSCHED_COMPLETE=bash_source npusched)"
+```
+"""
+
+JSON_INTRO = f"""# JSON
+
+`npusched plan … --format json` prints one object of type [PlanReport](#planreport). Figures are
+exact: bytes and cycles whole numbers, seconds and nanojoules floats. The form is versioned
+(`schema_version`); its JSON Schema (draft 2020-12) is `npusched.plan_schema()` and the file
+`npusched/report/schemas/{SCHEMA_FILE.name}` of the package. Unknown fields are not valid.
+
+In Python the same values are attributes: `npusched.plan(…)` returns a frozen `PlanReport`.
+
+Errors are `{{"error": {{"kind", "what", "why", "hint", …}}}}` with the values of the error beside
+them. Kinds: `model`, `target`, `infeasible` (with `need_bytes`, `have_bytes`, `excess_bytes`,
+`smallest_feasible_bytes`, `peak`, `levers`), `vela`, `usage`, `internal`.
+
+Shapes are (n, h, w, c). A step is one segment; ranges of steps are half-open.
+"""
+
+
+def cli_page() -> str:
+    """Every command's help, as at a width of 96."""
+    parts = [NOTE, CLI_INTRO]
+    for path, command in _commands(app, "npusched"):
+        context = click.Context(command, info_name=path, terminal_width=96, **_settings())
+        parts.append(f"\n## {path}\n\n```text\n{command.get_help(context)}\n```\n")
+    return "".join(parts)
+
+
+def _settings() -> Any:
+    return {"help_option_names": ["-h", "--help"]}
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in command.commands:
+            yield from _commands(command.commands[name], f"{path} {name}")
+
+
+def json_page() -> str:
+    """Every published type, in the order in which they are first mentioned."""
+    definitions: Any = plan_schema()["$defs"]
+    names = _in_order(PlanReport.__name__, definitions)
+    return "".join([NOTE, JSON_INTRO, *(_type(name, definitions[name]) for name in names)])
+
+
+def _in_order(root: str, definitions: Any) -> list[str]:
+    found, waiting = [], [root]
+    while waiting:
+        name = waiting.pop(0)
+        if name not in found:
+            found.append(name)
+            waiting += _mentioned(definitions[name])
+    return found
+
+
+def _mentioned(schema: Any) -> list[str]:
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return [str(schema["$ref"]).rsplit("/", 1)[1]]
+        return [name for value in schema.values() for name in _mentioned(value)]
+    if isinstance(schema, list):
+        return [name for value in schema for name in _mentioned(value)]
+    return []
+
+
+def _type(name: str, schema: Any) -> str:
+    text = inspect.cleandoc(schema.get("description", "")).replace("``", "`")
+    lines = [f"\n## {name}\n\n{text}\n"]
+    properties = schema.get("properties")
+    if properties:
+        documented = any("description" in field for field in properties.values())
+        lines.append("\n| field | type |" + (" meaning |" if documented else ""))
+        lines.append("\n|---|---|" + ("---|" if documented else ""))
+        for field, details in properties.items():
+            meaning = f" {details.get('description', '')} |" if documented else ""
+            lines.append(f"\n| `{field}` | {_kind(details)} |{meaning}")
+        lines.append("\n")
+    elif "enum" in schema:
+        lines.append("\nOne of " + ", ".join(f"`{value}`" for value in schema["enum"]) + ".\n")
+    return "".join(lines)
+
+
+def _kind(schema: Any) -> str:
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rsplit("/", 1)[1]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_kind(part) for part in schema["anyOf"])
+    if "enum" in schema:
+        return " \\| ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        if "prefixItems" in schema:
+            return "[" + ", ".join(_kind(part) for part in schema["prefixItems"]) + "]"
+        return f"list of {_kind(schema['items'])}" if schema.get("items") else "list"
+    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_kind(schema['additionalProperties'])}"
+    return str(schema.get("type", "any"))

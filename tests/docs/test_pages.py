@@ -1,0 +1,135 @@
+"""The documentation is current: generated pages, commands that run, output as shown."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from npusched.cli import run
+from npusched.cli.app import app
+from npusched.report.field_docs import FIELD_DOCS
+from tests.conftest import REPOSITORY
+from tests.docs.pages import cli_page, json_page
+
+DOCS = REPOSITORY / "docs"
+PAGES = [REPOSITORY / "README.md", *sorted(DOCS.glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def shown_commands() -> Iterator[tuple[str, str]]:
+    """(page, command) of every line that starts with `$ npusched`."""
+    for page in PAGES:
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            for row in block[2].splitlines():
+                if row.startswith("$ npusched "):
+                    yield page.name, row.removeprefix("$ ")
+
+
+def words_of(command: str) -> tuple[list[str], int]:
+    """Arguments, and the exit code that a comment announces."""
+    text, _, comment = command.partition(" # exit code ")
+    return shlex.split(text)[1:], int(comment or 0)
+
+
+def test_the_command_line_page(golden: Callable[[Path, str], None]) -> None:
+    golden(DOCS / "cli.md", cli_page())
+
+
+def test_the_json_page(golden: Callable[[Path, str], None]) -> None:
+    golden(DOCS / "json.md", json_page())
+
+
+def test_the_json_page_has_every_field() -> None:
+    page = json_page()
+    for name, fields in FIELD_DOCS.items():
+        section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
+        for field, meaning in fields.items():
+            assert f"| `{field}` |" in section
+            assert meaning in section
+
+
+def test_every_command_has_an_example_and_ascii_help() -> None:
+    page = cli_page()
+    sections = page.split("\n## ")[1:]
+    assert len(sections) >= 8
+    for section in sections:
+        assert "Examples:" in section
+        assert "```text" in section
+        assert section.isascii()
+    assert set(app.commands) <= {s.split()[1] for s in sections if len(s.split()) > 1}
+
+
+@pytest.mark.parametrize(("page", "command"), sorted(set(shown_commands())))
+def test_shown_commands_run(
+    page: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words, code = words_of(command)
+    assert run(words) == code, f"{page}: {command}\n{capsys.readouterr().err}"
+
+
+def test_commands_without_a_prompt_parse() -> None:
+    """Command lines with placeholders (model.tflite) have options that exist."""
+    known = {"plan", "configs", "demo", "fold", "cache", "doctor"}
+    for page in PAGES:
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            for row in block[2].splitlines():
+                found = re.match(r"(?:\$ )?npusched (\w+)(.*)", row)
+                if found is None or block[1] == "text":
+                    continue
+                assert found[1] in known
+                command = app.commands[found[1]]
+                names = {name for parameter in command.params for name in parameter.opts}
+                for option in re.findall(r"(?<= )--?[a-z][\w-]*", found[2].split("#")[0]):
+                    assert option in names, f"{page.name}: {row}"
+
+
+def test_the_readme_shows_what_its_first_command_prints(
+    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    """To the letter; with --update-golden the output is written into the README."""
+    page = REPOSITORY / "README.md"
+    text = page.read_text(encoding="utf-8")
+    first = re.search(r"^pip install \. && npusched (.*)$", text, re.MULTILINE)
+    assert first is not None
+    assert run([*shlex.split(first[1]), "--no-cache"]) == 0
+    shown = capsys.readouterr().out.rstrip("\n")
+    block = re.search(r"(?<=^```text\n).*?(?=\n```$)", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    if request.config.getoption("--update-golden"):
+        page.write_text(text[: block.start()] + shown + text[block.end() :], encoding="utf-8")
+    else:
+        assert block[0] == shown
+
+
+def test_the_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """README and index; a model.tflite stands for a built-in one."""
+    count = 0
+    for page in PAGES:
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            if block[1] == "python":
+                code = block[2].replace("model.tflite", "demo:ds_cnn")
+                exec(compile(code, page.name, "exec"), {})
+                count += 1
+    assert count >= 2
+    assert capsys.readouterr().out.strip()
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_pages_name_no_private_place() -> None:
+    places = re.compile(r"/(tmp|work|root|home)/")
+    for page in PAGES:
+        assert not places.search(page.read_text(encoding="utf-8"))
