@@ -181,15 +181,12 @@ def _own_buffers(
     """Rolling buffers and resident weights of one segment."""
     detail, cache = _detail(step), segments.target.roles.cache
     buffers = []
-    chained = step.end > step.start
-    runs = (
-        segments.chain(step.start, step.end, detail.stripe_rows, detail.policy) if chained else []
-    )
     for v in range(step.start, step.end + 1):
         op = segments.graph.ops[v]
-        if chained and v < step.end:
-            fm = segments.graph.feature_maps[op.final_ofm.tensor]
-            kept = runs[v - step.start].kept_rows
+        fm = segments.graph.feature_maps[op.final_ofm.tensor] if v < step.end else None
+        if fm is not None and segments.internal(fm.id, step.start, step.end):
+            run = segments.fusing.run(v, step.end, detail.stripe_rows, detail.policy)
+            kept = run.kept_rows
             buffers.append(
                 Buffer(
                     kind=BufferKind.ROLLING,

@@ -8,11 +8,11 @@ too early is a fault, whatever the formulas of the planner say.
 from __future__ import annotations
 
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import NOT_STORED, FeatureMap, Placement, ScheduledOp
+from npusched.graph.types import NOT_STORED, FeatureMap, Placement
 from npusched.hardware import Target
 from npusched.memory import check_allocation
 from npusched.schedule.check_sharing import live_ranges, takeovers, weight_faults
-from npusched.schedule.rows import Policy
+from npusched.schedule.replay import ReplayedOp, replay_segment
 from npusched.schedule.types import Buffer, BufferKind, Plan, Segment
 
 
@@ -47,7 +47,8 @@ def _coverage(graph: OpGraph, plan: Plan) -> list[str]:
 
 def _segment(graph: OpGraph, plan: Plan, index: int, segment: Segment) -> list[str]:
     faults = []
-    inner = {graph.ops[v].final_ofm.tensor for v in segment.ops[:-1]}
+    made = {graph.ops[v].final_ofm.tensor for v in segment.ops[:-1]}
+    inner = {t for t in made if _find(plan, BufferKind.ROLLING, t, index) is not None}
     for v in segment.ops:
         op = graph.ops[v]
         if len(segment.ops) > 1 and op.placement is not Placement.NPU:
@@ -138,75 +139,25 @@ def _addresses(target: Target, plan: Plan) -> list[str]:
 
 
 def replay(graph: OpGraph, plan: Plan, index: int, segment: Segment) -> list[str]:
-    """Run one chain row by row; slot ``row mod R`` of a buffer remembers which row it holds.
+    """Run one segment row by row (see ``replay_segment``).
 
     Buffers that take each other over share their slots.
     """
-    rolling = []
-    shared = []
-    for v in segment.ops[:-1]:
-        buffer = _find(plan, BufferKind.ROLLING, graph.ops[v].final_ofm.tensor, index)
-        if buffer is None or buffer.rows < 1:
-            return [f"segment {index}: op {v} has no rolling buffer"]
-        before = graph.ops[v - 1].final_ofm.tensor if v > segment.ops[0] else None
-        rolling.append(buffer.rows)
-        shared.append(before is not None and buffer.in_place_of == before)
-    chain = _Chain([graph.ops[v] for v in segment.ops], segment, rolling, shared)
-    chain.make(len(segment.ops) - 1, graph.ops[segment.ops[-1]].ofm.shape[1])
-    return [f"segment {index}: {fault}" for fault in chain.faults[:3]]
-
-
-class _Chain:
-    """Executes a chain on row numbers instead of data."""
-
-    def __init__(
-        self, ops: list[ScheduledOp], segment: Segment, rolling: list[int], shared: list[bool]
-    ) -> None:
-        self.ops, self.rolling = ops, rolling
-        self.heights = [run.stripe_rows for run in segment.runs]
-        self.demand = segment.policy is Policy.DEMAND
-        self.done = [0] * len(ops)
-        self.slots: list[dict[int, tuple[int, int]]] = []
-        for k in range(len(ops)):
-            in_place = k < len(shared) and shared[k]
-            self.slots.append(self.slots[-1] if in_place else {})
-        self.faults: list[str] = []
-
-    def make(self, k: int, upto: int) -> None:
-        """Let op k produce rows until ``upto`` of them exist."""
-        op = self.ops[k]
-        rows = op.ofm.shape[1]
-        while self.done[k] < upto:
-            start = self.done[k]
-            end = min(start + self.heights[k], rows)
-            if self.demand:
-                end = min(end, upto)
-            if k:
-                low, high = _reads(op, self.ops[k - 1].ofm.shape[1], start, end)
-                self.make(k - 1, high)
-                self._read(k - 1, low, high)
-            if k < len(self.ops) - 1:
-                if end - start > self.rolling[k]:
-                    self.faults.append(f"op {k} writes {end - start} rows into {self.rolling[k]}")
-                for row in range(start, end):
-                    self.slots[k][row % self.rolling[k]] = (k, row)
-            self.done[k] = end
-
-    def _read(self, k: int, low: int, high: int) -> None:
-        if high - low > self.rolling[k]:
-            self.faults.append(f"{high - low} rows read through a buffer of {self.rolling[k]}")
-        for row in range(low, high):
-            held = self.slots[k].get(row % self.rolling[k])
-            if held != (k, row):
-                self.faults.append(f"row {row} of op {k} is gone: its slot holds {held}")
-
-
-def _reads(op: ScheduledOp, available: int, start: int, end: int) -> tuple[int, int]:
-    """Rows of the chain's value that rows [start, end) of ``op`` need."""
-    kernel = op.kernel
-    if available == 1:
-        return 0, 1
-    low = start * kernel.stride_h - kernel.pad_top
-    high = (end - 1) * kernel.stride_h - kernel.pad_top + (kernel.h - 1) * kernel.dilation_h + 1
-    low, high = max(low, 0), min(high, available)
-    return min(low, max(high - 1, 0)), max(high, 1)
+    places = {graph.ops[v].final_ofm.tensor: k for k, v in enumerate(segment.ops)}
+    items = []
+    for v, run in zip(segment.ops, segment.runs, strict=True):
+        tensor = graph.ops[v].final_ofm.tensor
+        buffer = _find(plan, BufferKind.ROLLING, tensor, index)
+        if buffer is not None and buffer.rows < 1:
+            return [f"segment {index}: op {v} has an empty rolling buffer"]
+        over = None if buffer is None else buffer.in_place_of
+        items.append(
+            ReplayedOp(
+                op=graph.ops[v],
+                height=run.stripe_rows,
+                rows=None if buffer is None else buffer.rows,
+                over=None if over is None else places.get(over),
+                outlives=any(r not in segment.ops for r in graph.readers[tensor]),
+            )
+        )
+    return [f"segment {index}: {fault}" for fault in replay_segment(items, segment.policy)]

@@ -11,7 +11,7 @@ from npusched.graph.types import NOT_STORED, KernelKind, ScheduledOp
 from npusched.ir import DataType, Subgraph
 from npusched.ops import CostClass, HostWork
 from npusched.schedule.levels import Level, source_levels
-from npusched.schedule.rows import Policy, stripe_candidates
+from npusched.schedule.rows import Policy, chain_runs, stripe_candidates
 from npusched.schedule.segments import Segments
 from npusched.schedule.types import Amounts, Plan, WeightMode, add_amounts
 
@@ -156,13 +156,15 @@ def _best_chain(segments: Segments, i: int, j: int) -> list[Amounts]:
         return [whole_cost(segments, i)]
     best: list[Amounts] | None = None
     best_score = 0.0
-    for rows in stripe_candidates(segments.windows[j].ofm_rows):
+    windows = segments.windows[i : j + 1]
+    for rows in stripe_candidates(windows[-1].ofm_rows):
         costs = []
-        for v in range(i, j + 1):
-            height, sizes = segments.sizes(v, j, rows, Policy.ALIGNED)
+        for v, run in zip(range(i, j + 1), chain_runs(windows, rows, Policy.ALIGNED), strict=True):
+            sizes = tuple(run.sizes(segments.windows[v]))
             places = segments.places_of(v, i, j, {})
             choices = [
-                segments.kernels.run(v, height, sizes, places, mode) for mode in segments.modes(v)
+                segments.kernels.run(v, run.stripe_rows, sizes, places, mode)
+                for mode in segments.modes(v)
             ]
             costs.append(min(choices, key=lambda cost: cost.score))
         score = sum(cost.score for cost in costs)

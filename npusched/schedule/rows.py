@@ -122,15 +122,21 @@ Inputs = Sequence[Sequence[tuple[int, Window]]]
 
 
 def segment_runs(
-    rows: Sequence[int], inputs: Inputs, stripe_rows: int, policy: Policy
+    rows: Sequence[int],
+    inputs: Inputs,
+    stripe_rows: int,
+    policy: Policy,
+    *,
+    whole: Sequence[int] = (),
 ) -> list[Run]:
     """Runs of a segment of any shape with one sink, its last op; ``rows`` are OFM rows per op.
 
     Before an op makes a stripe, its inputs are run, in order, until they have the rows that the
     stripe needs. A buffer keeps what an unfinished reader may still want (see ``producer_run``).
+    The ops ``whole`` make all their rows, at the end what the segment itself did not ask for.
     Where every op has one reader this gives the same as ``chain_runs``.
     """
-    return _Execution(rows, inputs, stripe_rows, policy).runs()
+    return _Execution(rows, inputs, stripe_rows, policy).runs(whole)
 
 
 class _Execution:
@@ -158,8 +164,10 @@ class _Execution:
         self.kept = [0] * count
         self.starts: list[list[int]] = [[] for _ in range(count)]
 
-    def runs(self) -> list[Run]:
+    def runs(self, whole: Sequence[int]) -> list[Run]:
         self.make(len(self.rows) - 1, self.rows[-1])
+        for op in whole:
+            self.make(op, self.rows[op])
         return [
             Run(
                 stripe_rows=self.heights[op],

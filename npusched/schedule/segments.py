@@ -1,8 +1,8 @@
 """Which segments exist and how each may run: the problem that the search solves.
 
-A segment is one op run whole, or a linear chain of ops run in stripes whose intermediate rows
-stay in rolling buffers. For a chain every stripe height (see ``stripe_candidates``), both row
-policies, and for every op streamed or resident weights are options; the exact Pareto front of
+A segment is one op run whole, or several ops run in stripes whose intermediate rows stay in
+rolling buffers (see ``fusing``). For those every stripe height (see ``stripe_candidates``), both
+row policies, and for every op streamed or resident weights are options; the exact Pareto front of
 (bytes, score) over all of them is kept.
 """
 
@@ -15,17 +15,12 @@ from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
 from npusched.hardware import Target
 from npusched.memory import align_up
+from npusched.schedule.fusing import Fusing
 from npusched.schedule.kernels import Kernels, Places, Sizes
 from npusched.schedule.lifetimes import Lifetime, lifetimes, storage
-from npusched.schedule.rows import (
-    Policy,
-    Run,
-    last_run,
-    producer_run,
-    stripe_candidates,
-)
+from npusched.schedule.rows import Policy, stripe_candidates
 from npusched.schedule.search import Homes, Item, Option, Problem, pareto
-from npusched.schedule.stripes import touched_maps, window_of
+from npusched.schedule.stripes import touched_maps
 from npusched.schedule.types import WeightMode
 
 SEGMENT_CAP = 12
@@ -48,7 +43,7 @@ Entry = tuple[int, float, tuple[WeightMode, ...]]
 class Segments:
     """Segments of one graph on one target: what the search asks for, remembered."""
 
-    def __init__(self, kernels: Kernels, *, cap: int = SEGMENT_CAP) -> None:
+    def __init__(self, kernels: Kernels, *, cap: int = SEGMENT_CAP, linear: bool = False) -> None:
         self.kernels = kernels
         self.graph: OpGraph = kernels.graph
         self.target: Target = kernels.target
@@ -56,13 +51,17 @@ class Segments:
         self.lives: dict[int, Lifetime] = lifetimes(self.graph, self.target)
         self.tensors = sorted(self.lives)
         self._index = {tensor: k for k, tensor in enumerate(self.tensors)}
-        self.windows = [window_of(op) for op in self.graph.ops]
+        self.fusing = Fusing(self.graph, self.lives, cap=cap, linear=linear)
+        self.windows = self.fusing.windows
         self.stored_in = storage(self.graph)
         self._touched = [touched_maps(op) for op in self.graph.ops]
-        self._chains: dict[tuple[int, int, Policy], list[Run]] = {}
         self._sizes: dict[tuple[int, int, int, Policy], Sizes] = {}
         self._suffixes: dict[tuple[object, ...], list[Entry]] = {}
-        self._links = [self._linked(v) for v in range(len(self.graph.ops) - 1)]
+        self._crossings: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._ends: list[list[int]] = [[] for _ in self.graph.ops]
+        for j in range(len(self.graph.ops)):
+            for i in range(self.fusing.first(j), j + 1):
+                self._ends[i].append(j)
 
     def problem(self, budget_memory: str) -> Problem:
         """The search problem over these segments."""
@@ -80,10 +79,7 @@ class Segments:
 
     def ends(self, i: int) -> Sequence[int]:
         """Last ops of the segments that start at op i."""
-        j = i
-        while j + 1 < len(self.graph.ops) and j + 1 - i < self.cap and self._links[j]:
-            j += 1
-        return range(i, j + 1)
+        return self._ends[i]
 
     def touched(self, i: int, j: int) -> tuple[int, ...]:
         """Items whose home the segment's cost depends on: those with a choice that it touches."""
@@ -102,32 +98,27 @@ class Segments:
         places = {self.tensors[item]: memory for item, memory in homes}
         if i == j:
             own = self._internal_bytes(i)
-            entries = self._entries(i, self._whole_rows(i), None, i, j, places)
+            entries = self._entries(i, self._whole_rows(i), None, self.places_of(i, i, i, places))
             return [
                 Option(own + size, score, Detail(self._whole_rows(i), Policy.ALIGNED, modes))
                 for size, score, modes in entries
             ]
+        memory = {
+            tensor: place
+            for v in range(i, j + 1)
+            for tensor, place in self.places_of(v, i, j, places).of
+        }
         found: list[Option] = []
         for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
             for policy in self._policies(i, j, stripe_rows):
-                runs = self.chain(i, j, stripe_rows, policy)
-                rolling = self._rolling_bytes(i, j, runs)
-                for size, score, modes in self._suffix(i, i, j, stripe_rows, policy, places):
+                rolling = self._rolling_bytes(i, j, stripe_rows, policy)
+                for size, score, modes in self._suffix(i, j, stripe_rows, policy, memory):
                     found.append(Option(rolling + size, score, Detail(stripe_rows, policy, modes)))
         return pareto(found)
 
-    def chain(self, i: int, j: int, stripe_rows: int, policy: Policy) -> list[Run]:
-        """Runs of the ops of chain [i..j], first op first."""
-        runs = self._chains.setdefault((j, stripe_rows, policy), [])
-        if not runs:
-            runs.append(last_run(self.windows[j].ofm_rows, stripe_rows))
-        while len(runs) < j - i + 1:
-            runs.append(producer_run(runs[-1], self.windows[j - len(runs) + 1], policy))
-        return runs[: j - i + 1][::-1]
-
     def sizes(self, v: int, j: int, stripe_rows: int, policy: Policy) -> tuple[int, Sizes]:
         """(nominal rows, distinct stripes) of op v in a chain that ends with op j."""
-        run = self.chain(v, j, stripe_rows, policy)[0]
+        run = self.fusing.run(v, j, stripe_rows, policy)
         key = (v, j, stripe_rows, policy)
         known = self._sizes.get(key)
         if known is None:
@@ -135,16 +126,13 @@ class Segments:
         return run.stripe_rows, known
 
     def _policies(self, i: int, j: int, stripe_rows: int) -> Sequence[Policy]:
-        """Row policies that differ on this chain (on 1x1 windows both do the same)."""
-        pairs = zip(
-            self.chain(i, j, stripe_rows, Policy.ALIGNED),
-            self.chain(i, j, stripe_rows, Policy.DEMAND),
-            strict=True,
-        )
-        same = all(
-            a.kept_rows == b.kept_rows and list(a.starts) == list(b.starts) for a, b in pairs
-        )
-        return (Policy.DEMAND,) if same else tuple(Policy)
+        """Row policies that differ on this segment (on 1x1 windows both do the same)."""
+        for v in range(i, j + 1):
+            a = self.fusing.run(v, j, stripe_rows, Policy.ALIGNED)
+            b = self.fusing.run(v, j, stripe_rows, Policy.DEMAND)
+            if a.kept_rows != b.kept_rows or list(a.starts) != list(b.starts):
+                return tuple(Policy)
+        return (Policy.DEMAND,)
 
     def places_of(self, v: int, i: int, j: int, homes: Mapping[int, str]) -> Places:
         """Memories of op v's feature maps inside segment [i..j]."""
@@ -173,8 +161,7 @@ class Segments:
 
     def internal(self, tensor: int, i: int, j: int) -> bool:
         """True if the tensor is made in [i..j] and not needed after it."""
-        life = self.lives[tensor]
-        return i <= life.first and life.last <= j
+        return self.fusing.internal(tensor, i, j)
 
     def _internal_bytes(self, v: int) -> int:
         """Bytes of the budget memory that only op v uses: scratch, results that nobody reads."""
@@ -190,36 +177,43 @@ class Segments:
             and self.lives[tensor].homes[0] == self.target.roles.cache
         )
 
-    def _rolling_bytes(self, i: int, j: int, runs: Sequence[Run]) -> int:
+    def _rolling_bytes(self, i: int, j: int, stripe_rows: int, policy: Policy) -> int:
+        """Rolling buffers of the results that only the segment itself needs."""
         total = 0
-        for offset in range(j - i):
-            fm = self.graph.feature_maps[self.graph.ops[i + offset].final_ofm.tensor]
-            total += align_up(runs[offset].kept_rows * fm.row_bytes)
+        for v in range(i, j):
+            fm = self.graph.feature_maps[self.graph.ops[v].final_ofm.tensor]
+            if self.internal(fm.id, i, j):
+                kept = self.fusing.run(v, j, stripe_rows, policy).kept_rows
+                total += align_up(kept * fm.row_bytes)
         return total
 
     def _suffix(
-        self,
-        v: int,
-        i: int,
-        j: int,
-        stripe_rows: int,
-        policy: Policy,
-        homes: Mapping[int, str],
+        self, v: int, j: int, stripe_rows: int, policy: Policy, memory: Mapping[int, str]
     ) -> list[Entry]:
-        """Front of weight choices for ops v..j of chain [i..j]; shared by chains of other i."""
-        needed = {t for w in range(v, j + 1) for t in self._touched[w] if t in homes}
-        # Op v reads memory only if the chain starts with it: that is part of the key.
-        key = (v, v == i, j, stripe_rows, policy, tuple((t, homes[t]) for t in sorted(needed)))
+        """Front of weight choices for ops v..j of a segment; shared by segments of other starts.
+
+        They cost the same wherever the maps that they share with the rest lie alike.
+        """
+        key = (v, j, stripe_rows, policy, tuple(memory[t] for t in self._crossing(v, j)))
         known = self._suffixes.get(key)
         if known is None:
             rows, sizes = self.sizes(v, j, stripe_rows, policy)
-            mine = self._entries(v, rows, sizes, i, j, homes)
-            if v == j:
-                known = mine
-            else:
-                rest = self._suffix(v + 1, i, j, stripe_rows, policy, homes)
-                known = _merge(mine, rest)
+            places = Places(tuple((t, memory[t]) for t in self._touched[v]))
+            known = self._entries(v, rows, sizes, places)
+            if v < j:
+                known = _merge(known, self._suffix(v + 1, j, stripe_rows, policy, memory))
             self._suffixes[key] = known
+        return known
+
+    def _crossing(self, v: int, j: int) -> tuple[int, ...]:
+        """Maps that ops v..j touch and that are not made and used up among them."""
+        known = self._crossings.get((v, j))
+        if known is None:
+            touched = {t for w in range(v, j + 1) for t in self._touched[w]}
+            known = tuple(
+                sorted(t for t in touched if t not in self.lives or not self.internal(t, v, j))
+            )
+            self._crossings[v, j] = known
         return known
 
     def _entries(
@@ -227,12 +221,9 @@ class Segments:
         v: int,
         stripe_rows: int,
         sizes: Sizes | None,
-        i: int,
-        j: int,
-        homes: Mapping[int, str],
+        places: Places,
     ) -> list[Entry]:
         """Op v alone: streamed weights, and resident ones where that lowers the score."""
-        places = self.places_of(v, i, j, homes)
         streamed = self._cost(v, stripe_rows, sizes, places, WeightMode.STREAMED)
         entries: list[Entry] = [(0, streamed, (WeightMode.STREAMED,))]
         if WeightMode.RESIDENT in self.modes(v):
@@ -248,9 +239,6 @@ class Segments:
         if sizes is None:
             return self.kernels.whole(v, places, mode).score
         return self.kernels.run(v, stripe_rows, sizes, places, mode).score
-
-    def _linked(self, v: int) -> bool:
-        return self.graph.stops[v + 1] is None
 
 
 def _merge(mine: Sequence[Entry], rest: Sequence[Entry]) -> list[Entry]:

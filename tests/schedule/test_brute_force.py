@@ -100,9 +100,10 @@ def _best_part(
     for rows, policy in product(heights, Policy if j > i else [Policy.ALIGNED]):
         rolling = 0
         for v in range(i, j):
-            kept = segments.chain(i, j, rows, policy)[v - i].kept_rows
             fm = segments.graph.feature_maps[segments.graph.ops[v].final_ofm.tensor]
-            rolling += -(-kept * fm.row_bytes // 16) * 16
+            if segments.lives[fm.id].last <= j:
+                kept = segments.fusing.run(v, j, rows, policy).kept_rows
+                rolling += -(-kept * fm.row_bytes // 16) * 16
         for modes in product(*[segments.modes(v) for v in range(i, j + 1)]):
             size, score = live + rolling, 0.0
             for v, mode in zip(range(i, j + 1), modes, strict=True):

@@ -1,0 +1,153 @@
+"""Which ops may run together, stripe by stripe, and which rows each of them makes when.
+
+A segment is a run of consecutive ops with one sink, its last op. All of them can be striped along
+the height, every other op has a reader inside, and whatever is passed on inside has plain rows.
+A result that is not needed after the segment lives in a rolling buffer (bricks only); one that is
+needed later is kept whole. Residual joins and forks may lie inside (PLANNER §1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from npusched.graph.chains import StopKind, primary_ifm, stripe_stop
+from npusched.graph.opgraph import OpGraph
+from npusched.graph.types import Access, Layout, ScheduledOp
+from npusched.schedule.lifetimes import Lifetime
+from npusched.schedule.rows import (
+    Policy,
+    Run,
+    Window,
+    last_run,
+    producer_run,
+    segment_runs,
+)
+from npusched.schedule.stripes import window_of
+
+STRIPED_ALONE = frozenset({StopKind.ACTIVATION, StopKind.REQUANTISATION})
+"""Vela never stripes stand-alone activations and requantisations; the hardware does not mind."""
+
+
+class Fusing:
+    """The segments of one graph: legality and rows, remembered.
+
+    ``cap``: most ops in a segment. ``linear``: only chains, whose every result has one reader.
+    """
+
+    def __init__(
+        self, graph: OpGraph, lives: Mapping[int, Lifetime], *, cap: int, linear: bool = False
+    ) -> None:
+        self.graph, self.lives = graph, lives
+        self.cap, self.linear = cap, linear
+        self.windows = [window_of(op) for op in graph.ops]
+        self._striped = [_can_be_striped(graph, op) for op in graph.ops]
+        self._edges = [self._inputs(v) for v in range(len(graph.ops))]
+        self._first: dict[int, int] = {}
+        self._runs: dict[tuple[int, int, Policy], dict[int, Run]] = {}
+
+    def first(self, j: int) -> int:
+        """Smallest i for which [i..j] is a segment; so is every [k..j] between (j: alone)."""
+        known = self._first.get(j)
+        if known is None:
+            known = j
+            if self._striped[j]:
+                while known > 0 and j - known + 2 <= self.cap and self._joins(known - 1, j):
+                    known -= 1
+            self._first[j] = known
+        return known
+
+    def internal(self, tensor: int, i: int, j: int) -> bool:
+        """True if the tensor is made in [i..j] and not needed after it."""
+        life = self.lives[tensor]
+        return i <= life.first and life.last <= j
+
+    def run(self, v: int, j: int, stripe_rows: int, policy: Policy) -> Run:
+        """Stripes of op v in segments that end with op j, in stripes of so many rows of op j.
+
+        What comes before op v does not change them.
+        """
+        key = (j, stripe_rows, policy)
+        runs = self._runs.get(key)
+        if runs is None:
+            runs = self._runs[key] = self._all_runs(j, stripe_rows, policy)
+        return runs[v]
+
+    def edges(self, v: int, i: int) -> list[tuple[int, Window]]:
+        """(op of the segment that starts at i, window) for each input of op v made there."""
+        return [(maker, window) for maker, window in self._edges[v] if maker >= i]
+
+    def _all_runs(self, j: int, stripe_rows: int, policy: Policy) -> dict[int, Run]:
+        first = self.first(j)
+        ops = range(first, j + 1)
+        if all(self._reads_only_before(v, first) for v in ops) and not any(
+            self._outlives(v, j) for v in ops[:-1]
+        ):
+            runs = {j: last_run(self.windows[j].ofm_rows, stripe_rows)}
+            for v in range(j - 1, first - 1, -1):
+                ((_, window),) = self.edges(v + 1, first)
+                runs[v] = producer_run(runs[v + 1], window, policy)
+            return runs
+        general = segment_runs(
+            [self.windows[v].ofm_rows for v in ops],
+            [[(maker - first, window) for maker, window in self.edges(v, first)] for v in ops],
+            stripe_rows,
+            policy,
+            whole=[v - first for v in ops[:-1] if self._outlives(v, j)],
+        )
+        return dict(zip(ops, general, strict=True))
+
+    def _reads_only_before(self, v: int, first: int) -> bool:
+        makers = [maker for maker, _ in self.edges(v, first)]
+        return makers == ([] if v == first else [v - 1])
+
+    def _outlives(self, v: int, j: int) -> bool:
+        return self.lives[self.graph.ops[v].final_ofm.tensor].last > j
+
+    def _joins(self, v: int, j: int) -> bool:
+        """True if op v may stand in front of a segment that ends with op j (v + 1 is in it)."""
+        if not self._striped[v]:
+            return False
+        op = self.graph.ops[v]
+        tensor = self.graph.feature_maps[op.final_ofm.tensor]
+        if self.graph.writers[tensor.id] != (v,):
+            return False
+        readers = [r for r in self.graph.readers[tensor.id] if r <= j]
+        if not readers or (self.linear and (readers != [v + 1] or self._outlives(v, j))):
+            return False
+        if any(v not in {maker for maker, _ in self._edges[r]} for r in readers):
+            return False
+        if self._outlives(v, j):
+            return True
+        edge = tensor.is_graph_output or tensor.is_graph_input or tensor.is_persistent
+        return tensor.layout is Layout.NHCWB16 and not edge
+
+    def _inputs(self, v: int) -> list[tuple[int, Window]]:
+        """Ops whose whole result op v reads in plain rows, with the window on it."""
+        op = self.graph.ops[v]
+        if not self._striped[v]:
+            return []
+        found = []
+        for position, access in enumerate(op.ifms):
+            makers = self.graph.writers.get(access.tensor, ())
+            if len(makers) == 1 and makers[0] < v:
+                written = self.graph.ops[makers[0]].final_ofm
+                if _plain(written) and _plain(access) and written.view == access.view:
+                    found.append((makers[0], self._window(op, position)))
+        return found
+
+    def _window(self, op: ScheduledOp, position: int) -> Window:
+        if position == primary_ifm(op):
+            return self.windows[op.id]
+        rows, ofm_rows = op.ifms[position].shape[1], op.ofm.shape[1]
+        return Window(ofm_rows=ofm_rows, ifm_rows=rows, whole=rows != ofm_rows)
+
+
+def _plain(access: Access) -> bool:
+    return not access.is_slice and access.step_h == 1 and access.step_w == 1
+
+
+def _can_be_striped(graph: OpGraph, op: ScheduledOp) -> bool:
+    stop = stripe_stop(graph, op)
+    if stop in STRIPED_ALONE:
+        return op.count == 1 and op.ofm.shape[1] > 1 and op.transpose is None
+    return stop is None
