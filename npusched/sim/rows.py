@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 
 from npusched.graph.types import Upscale
@@ -182,7 +183,7 @@ def _first_row(state: KernelState, view: View, op: _Op) -> int:
 def stripe_key(kernel: LoadedKernel, op: int | None) -> OpKey:
     """Return what stripes of one op have in common."""
     state = kernel.state
-    window = replace(state.window, pad_top=0, pad_bottom=0)
+    window = msgspec.structs.replace(state.window, pad_top=0, pad_bottom=0)
     views = tuple((v.bases[0] % max(abs(v.stride_y), 1), _without_rows(v)) for v in state.views)
     return (
         op,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from npusched.hardware import Target, load_target
+from npusched.hardware import load_target
+from npusched.hardware.target import AcceleratorU55
 from npusched.ir import OpKind
 from npusched.sim.run import Executable, open_compiled
 from npusched.tflite import Builder
@@ -43,9 +44,11 @@ def corpus_model(folder: Path, name: str) -> bytes:
     return (folder / "models" / f"{name}.tflite").read_bytes()
 
 
-def target(config: str) -> Target:
-    """A target by name."""
-    return load_target(config)
+def accelerator(config: str) -> AcceleratorU55:
+    """An accelerator by name."""
+    found = load_target(config).accelerator
+    assert isinstance(found, AcceleratorU55)
+    return found
 
 
 def _one(

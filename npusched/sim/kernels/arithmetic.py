@@ -3,7 +3,7 @@
 ``Arithmetic`` knows nothing of addresses, registers or graphs: the stream simulator makes it from
 registers, the graph interpreter from a ``ScheduledOp``, and a plan executor applies one
 ``Arithmetic`` to the rows of each stripe, with the padding that is left there
-(``dataclasses.replace(arithmetic, window=...)``).
+(``dataclasses.replace`` with another window).
 """
 
 from __future__ import annotations

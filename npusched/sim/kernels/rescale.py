@@ -97,6 +97,6 @@ def _rescale_wide(values: Ints, scaling: Scaling) -> Ints:
             raise ValueError(f"{other} is not a rounding of this NPU")
     carry = high + (low >> _LIMB_BITS)
     rest = low & ((1 << _LIMB_BITS) - 1)
-    small = (np.left_shift(carry, _LIMB_BITS) + rest) >> shift
+    small = np.left_shift(carry, np.maximum(_LIMB_BITS - shift, 0)) + (rest >> shift)
     result: Ints = np.where(shift >= _LIMB_BITS, carry >> np.maximum(shift - _LIMB_BITS, 0), small)
     return result
