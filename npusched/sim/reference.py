@@ -1,15 +1,19 @@
-"""LiteRT's reference kernels (extra ``prove``): what a model computes, tensor by tensor.
+"""What a model computes by LiteRT's reference kernels (extra ``prove``), and random inputs.
 
-``BUILTIN_REF`` is the resolver whose results the NPU reproduces (SIM.md §4); the default one
-differs. Inputs are drawn by seed. Nothing here imports LiteRT before it is needed.
+LiteRT runs in a worker process, which is kept for further calls: its reference kernels crash on
+some models (a crash becomes a SimError), and its printing stays away from ours.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -25,90 +29,99 @@ _SMALL_INDEX = 4
 
 _FLOAT_SPREAD = 1.0
 
-
-class Reference:
-    """One model in LiteRT's interpreter.
-
-    ``keeps_all``: values of all tensors stay readable, not only those of the outputs. Raises
-    SimError if LiteRT is not installed or cannot run the model.
-    """
-
-    def __init__(self, content: bytes, *, keeps_all: bool = False, optimised: bool = False) -> None:
-        interpreter, resolvers = _litert()
-        resolver = resolvers.BUILTIN if optimised else resolvers.BUILTIN_REF
-        self._content = content
-        try:
-            with _quiet():
-                self._interpreter = interpreter(
-                    model_content=content,
-                    experimental_op_resolver_type=resolver,
-                    experimental_preserve_all_tensors=keeps_all,
-                    num_threads=1,
-                )
-                self._interpreter.allocate_tensors()
-        except (RuntimeError, ValueError) as error:
-            raise _cannot_run(error) from None
-        self._inputs = {each["name"]: each for each in self._interpreter.get_input_details()}
-
-    def run(self, inputs: Mapping[int, Array]) -> None:
-        """Run once on inputs by tensor index (without batch axis). Raises SimError if it fails."""
-        try:
-            self._interpreter.reset_all_variables()
-            for index, values in inputs.items():
-                self._interpreter.set_tensor(index, values)
-            with _quiet():
-                self._interpreter.invoke()
-        except (RuntimeError, ValueError) as error:
-            raise _cannot_run(error) from None
-
-    def value(self, index: int) -> Array | None:
-        """Return a copy of a tensor of the main subgraph, None if it holds no values.
-
-        Never ask for strings, resources or variants: LiteRT crashes.
-        """
-        try:
-            found: Array = self._interpreter.get_tensor(index)
-        except ValueError:
-            return None
-        return np.array(found)
+LENGTH = struct.Struct("<Q")
+"""Every message on the worker's pipes is its length, then a pickle."""
 
 
-def _litert() -> tuple[Any, Any]:
-    try:
-        from ai_edge_litert.interpreter import (
-            Interpreter,
-            OpResolverType,
+class _Worker:
+    """The worker process: started when needed, replaced when it dies. Requests take turns."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def call(self, request: object) -> dict[int, Array]:
+        """Send a request; return the values. Raises the worker's SimError, or one for a crash."""
+        with self._lock:
+            process = self._running()
+            try:
+                reply = _exchange(process, request)
+            except (EOFError, OSError):
+                raise self._crashed(process) from None
+            except BaseException:
+                self._stop()
+                raise
+        if isinstance(reply, SimError):
+            raise reply
+        assert isinstance(reply, dict)
+        return reply
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        process = self._process
+        if process is None or self._owner != os.getpid() or process.poll() is not None:
+            environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "npusched.sim.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+            self._process, self._owner = process, os.getpid()
+        return process
+
+    def _crashed(self, process: subprocess.Popen[bytes]) -> SimError:
+        self._stop()
+        return SimError(
+            "LiteRT crashed on the model",
+            f"its process ended with code {process.returncode}",
+            "its reference kernels cannot run this model: it cannot be compared",
         )
-    except ImportError:
-        raise SimError(
-            "the reference kernels are not installed",
-            "no module ai_edge_litert in this Python environment",
-            'install them: pip install "npusched[prove]"',
-        ) from None
-    return Interpreter, OpResolverType
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None or self._owner != os.getpid():
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def close(self) -> None:
+        """End the process (it starts again when needed)."""
+        with self._lock:
+            self._stop()
 
 
-def _cannot_run(error: Exception) -> SimError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return SimError(
-        "LiteRT cannot run the model",
-        lines[0] if lines else type(error).__name__,
-        "see the message above; ops of other runtimes cannot be compared",
-    )
+_WORKER = _Worker()
+atexit.register(_WORKER.close)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Send what LiteRT's C++ code prints to nowhere."""
-    saved = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(nowhere)
+def close_worker() -> None:
+    """Stop the worker process (it starts again when needed)."""
+    _WORKER.close()
+
+
+def _exchange(process: subprocess.Popen[bytes], request: object) -> object:
+    """Send one message and wait for the answer. Raises EOFError or OSError if it ends."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    message = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+    process.stdin.write(LENGTH.pack(len(message)))
+    process.stdin.write(message)
+    process.stdin.flush()
+    (length,) = LENGTH.unpack(read_exactly(process.stdout.read, LENGTH.size))
+    return pickle.loads(read_exactly(process.stdout.read, length))
+
+
+def read_exactly(read: Callable[[int], bytes], count: int) -> bytes:
+    """Read ``count`` bytes from a pipe. Raises EOFError if it ends before."""
+    data = read(count)
+    if len(data) < count:
+        raise EOFError
+    return data
 
 
 def random_inputs(graph: Subgraph, count: int, seed: int) -> dict[int, Array]:
@@ -152,18 +165,9 @@ def reference_values(
 ) -> dict[int, Array]:
     """Run a model on each input of a batch; return tensor index -> (batch, *shape).
 
-    ``is_stateful``: the model has variables (resources), so each input gets a new interpreter.
-    Tensors that LiteRT gives no values for are left out. Raises SimError as ``Reference``.
+    ``wanted`` must not name strings, resources or variants. ``keeps_all``: values of all tensors
+    are readable, not only those of the outputs. ``is_stateful``: the model has variables
+    (resources), so each input gets a new interpreter. Tensors that LiteRT gives no values for are
+    left out. Raises SimError if LiteRT is not installed, cannot run the model, or crashes.
     """
-    reference: Reference | None = None
-    count = max((len(values) for values in inputs.values()), default=1)
-    found: dict[int, list[Array]] = {index: [] for index in wanted}
-    for number in range(count):
-        if reference is None or is_stateful:
-            reference = Reference(content, keeps_all=keeps_all)
-        reference.run({index: values[number] for index, values in inputs.items()})
-        for index in wanted:
-            value = reference.value(index)
-            if value is not None:
-                found[index].append(value)
-    return {index: np.stack(values) for index, values in found.items() if len(values) == count}
+    return _WORKER.call((content, dict(inputs), list(wanted), keeps_all, is_stateful))

@@ -28,7 +28,7 @@ from npusched.sim.container import (
 from npusched.sim.execute import new_memories
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.program import LoadedKernel, Program
-from npusched.sim.reference import Reference, random_inputs
+from npusched.sim.reference import random_inputs, reference_values
 from npusched.tflite.decode import decode
 from npusched.tflite.encode import encode
 from npusched.tflite.records import Record
@@ -166,20 +166,18 @@ def draw_inputs(executable: Executable, count: int, seed: int) -> dict[int, Arra
 
 def _run_host(group: HostGroup, values: Mapping[int, Array]) -> dict[int, Array]:
     """Run host ops on each element of the batch."""
-    given = {index: values[index] for index in group.inputs}
     count = max((len(array) for array in values.values()), default=1)
-    found: dict[int, list[Array]] = {index: [] for index in group.outputs}
-    reference: Reference | None = None
-    for number in range(count):
-        if reference is None or group.is_stateful:
-            reference = Reference(group.content)
-        reference.run({index: array[number % len(array)] for index, array in given.items()})
-        for index in group.outputs:
-            value = reference.value(index)
-            if value is None:
-                raise SimError("LiteRT gave no values", f"tensor {index} of a host op")
-            found[index].append(value)
-    return {index: np.stack(each) for index, each in found.items()}
+    given = {
+        index: np.broadcast_to(values[index], (count, *values[index].shape[1:]))
+        for index in group.inputs
+    }
+    found = reference_values(group.content, given, group.outputs, is_stateful=group.is_stateful)
+    missing = [index for index in group.outputs if index not in found]
+    if missing:
+        raise SimError("LiteRT gave no values", f"tensor {missing[0]} of a host op")
+    return {
+        index: np.broadcast_to(array, (count, *array.shape[1:])) for index, array in found.items()
+    }
 
 
 def _steps(file: CompiledFile, content: bytes) -> tuple[HostGroup | int, ...]:
