@@ -90,9 +90,11 @@ def _window(op: ScheduledOp) -> str:
     return text + (f" p{','.join(map(str, pads))}" if any(pads) else "")
 
 
-def on(shape: Shape, then: Callable[[Builder, Ref], Ref | tuple[Ref, ...]], **quant: str) -> Make:
+def on(
+    shape: Shape, then: Callable[[Builder, Ref], Ref | tuple[Ref, ...]], dtype: str = "int8"
+) -> Make:
     """A model with one input ``x``."""
-    return lambda b: then(b, b.input("x", shape, **quant))
+    return lambda b: then(b, b.input("x", shape, dtype))
 
 
 def dilated_by_batches(b: Builder, x: Ref) -> Ref:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from lower_model_kit import Make, Shape, on, pair
-from lower_models_moves import logic, moves, variables
 
 from npusched.ir import OpKind, Padding
 from npusched.ir.options import (
@@ -15,6 +13,8 @@ from npusched.ir.options import (
 )
 from npusched.tflite.builder import Builder
 from npusched.tflite.graph_builder import Ref
+from tests.graph.lower.lower_model_kit import Make, Shape, on, pair
+from tests.graph.lower.lower_models_moves import logic, moves, variables
 
 
 def _softmaxes() -> dict[str, Make]:

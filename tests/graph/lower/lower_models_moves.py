@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from lower_model_kit import Make, of, on, pair
 
 from npusched.ir import DataType, OpKind
 from npusched.ir.options import AxisOptions, NoOptions
 from npusched.tflite.builder import Builder
 from npusched.tflite.graph_builder import Ref
+from tests.graph.lower.lower_model_kit import Make, of, on, pair
 
 
 def moves() -> dict[str, Make]:

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from lower_models import build, families
-from test_lower_vela import OPTIONS, TARGETS, VELA_CANNOT
 
 from npusched.graph.build import build_graph
 from npusched.graph.types import Activation, KernelKind, ScheduledOp
@@ -15,6 +13,8 @@ from npusched.hardware import load_target
 from npusched.hardware.target import Family
 from npusched.tflite.reader import read_model
 from npusched.vela.runner import compile_model
+from tests.graph.lower.lower_models import build, families
+from tests.graph.lower.test_lower_vela import OPTIONS, TARGETS, VELA_CANNOT
 
 KINDS = ("softmax", "activations", "reduce", "conv", "resize", "lstm")
 MODELS = {

@@ -10,15 +10,15 @@ import importlib.util
 
 import numpy as np
 import pytest
-from kernel_arithmetic import Stored
-from kernel_executor import execute
-from lower_models import build, families
 
 from npusched.graph.build import build_graph
 from npusched.graph.types import Placement
 from npusched.hardware.target import Family
 from npusched.ir import DataType, Model
 from npusched.tflite.reader import read_model
+from tests.graph.lower.kernel_arithmetic import Stored
+from tests.graph.lower.kernel_executor import execute
+from tests.graph.lower.lower_models import build, families
 
 HAS_LITERT = importlib.util.find_spec("ai_edge_litert") is not None
 needs_litert = pytest.mark.skipif(

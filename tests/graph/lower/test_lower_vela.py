@@ -10,8 +10,6 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from lower_model_kit import Make
-from lower_models import build, families
 
 from npusched.errors import VelaError
 from npusched.graph.build import build_graph
@@ -23,6 +21,8 @@ from npusched.tflite.reader import read_model
 from npusched.vela.options import Feature, VelaOptions
 from npusched.vela.row_fields import kernel_of, reverse_of, shape_of, transpose_of
 from npusched.vela.runner import compile_model
+from tests.graph.lower.lower_model_kit import Make
+from tests.graph.lower.lower_models import build, families
 
 TARGETS = {Family.U55: "ethos-u55-128", Family.U85: "ethos-u85-256"}
 OPTIONS = VelaOptions(disable=(Feature.CASCADING, Feature.FM_STAGING))
