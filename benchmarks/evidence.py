@@ -37,7 +37,8 @@ class Evidence:
     """One report: its cases, how a case is measured, and how all rows read as Markdown.
 
     A case is a tuple of texts; the first is a path below the corpus. ``inputs`` are further files
-    of the repository that the rows depend on.
+    that the rows depend on. ``sample_size``: cases that CI measures again (default: 5 %).
+    ``heavy``: cases that take too long to be among them.
     """
 
     name: str
@@ -46,9 +47,11 @@ class Evidence:
     measure: Callable[[Case], Row]
     render: Callable[[Sequence[Row]], str]
     inputs: Callable[[], Sequence[Path]]
+    sample_size: int | None = None
+    heavy: Callable[[Case], bool] = lambda _: False
 
 
-NAMES = ("placement", "lowering")
+NAMES = ("placement", "lowering", "cost")
 
 
 def load(name: str) -> Evidence:
@@ -109,10 +112,11 @@ def _measure(name: str, case: Case) -> Row:
     return {"case": list(case), **load(name).measure(case)}
 
 
-def sample(cases: Sequence[Case], seed: int = 0) -> list[Case]:
-    """The cases that CI measures again: 5 %, at least three."""
-    count = min(len(cases), max(3, round(len(cases) * SAMPLE_SHARE)))
-    return sorted(random.Random(seed).sample(list(cases), count))
+def sample(evidence: Evidence, seed: int = 0) -> list[Case]:
+    """The cases that CI measures again: 5 %, at least three, or as many as the evidence says."""
+    cases = [case for case in evidence.cases() if not evidence.heavy(case)]
+    count = evidence.sample_size or max(3, round(len(cases) * SAMPLE_SHARE))
+    return sorted(random.Random(seed).sample(cases, min(len(cases), count)))
 
 
 def write(evidence: Evidence, rows: Sequence[Row]) -> None:
@@ -157,7 +161,7 @@ def stored(name: str) -> dict[str, object]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=NAMES)
+    parser.add_argument("name", help=f"one of {', '.join(NAMES)}, or a new one")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     evidence = load(arguments.name)
