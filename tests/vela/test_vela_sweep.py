@@ -67,7 +67,7 @@ class Invented:
         self.asked: list[int] = []
 
     def __call__(
-        self, content: bytes, target: object, options: VelaOptions, **_: object
+        self, _content: bytes, _target: object, options: VelaOptions, **_: object
     ) -> VelaResult:
         limit = options.arena_cache_size_bytes
         assert limit is not None
@@ -152,7 +152,7 @@ def test_failures_are_kept_apart() -> None:
 
 
 def test_nothing_compiles() -> None:
-    def answer(limit: int) -> tuple[int, int]:
+    def answer(_: int) -> tuple[int, int]:
         raise VelaError("Vela cannot compile this model", "not supported")
 
     with pytest.raises(VelaError, match="not supported"):
@@ -212,7 +212,7 @@ def test_dominated_points_go() -> None:
 
 
 def test_against_every_limit_on_the_grid(corpus_dir: Path) -> None:
-    """mlpt_str_ww on U55-128 between 6.75 and 7.5 KiB: all of 49 limits against the sweep."""
+    """mlpt_str_ww on U55-128 between 6.75 and 7.5 KiB: all of 49 limits, against the sweep."""
     pytest.importorskip("ethosu.regor", reason="needs ethos-u-vela")
     content = (corpus_dir / "models" / "mlpt_str_ww.tflite").read_bytes()
     low, high = 6912, 7680
@@ -227,9 +227,8 @@ def test_against_every_limit_on_the_grid(corpus_dir: Path) -> None:
             cache=None,
         )
 
-    every = {
-        p.key: p for limit in range(low, high + 1, GRID_BYTES) for p in between(limit, limit).points
-    }
+    limits = range(high, low - 1, -GRID_BYTES)
+    every = {p.key: p for limit in limits for p in between(limit, limit).points}
     found = between(low, high)
     assert {p.key for p in found.points} == every.keys()
     assert len(every) >= 5, "the range has several steps"
