@@ -10,8 +10,9 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 Span: TypeAlias = tuple[str, str]
 """(text, style); style "" is plain."""
@@ -98,8 +99,7 @@ def wrap(text: str, width: int, *, indent: int = 0, style: str = "") -> list[Lin
     return [line((row, style)) for row in rows]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(msgspec.Struct, frozen=True, kw_only=True):
     """One column of a table.
 
     ``right``: flush right; ``least``: cells that it may be cut to (None = never cut); ``rank``:

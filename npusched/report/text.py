@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.report.layout import Line, Span, flow, line, paint, wrap
 from npusched.report.text_tables import (
@@ -37,8 +39,7 @@ BAR: Final = 16
 """Cells of the bar that shows how full the budget is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many rows each list may have."""
 
     ops: int
@@ -260,9 +261,6 @@ def _over_time(report: PlanReport, width: int) -> list[Line]:
     if len(alive) > 2:
         rest = sum(item.size_bytes for item in alive[2:])
         parts.append(f"{human_bytes(rest)} in {len(alive) - 2} more")
-    padding = sum(item.size_bytes - item.logical_bytes for item in alive)
-    if parts and 20 * padding > live[peak]:
-        parts[-1] += f"; {human_bytes(padding)} of it pads channels to 16"
     head = f"  peak     at {_segment_name(report, peak)}: "
     rows = flow(
         [head + part if k == 0 else part for k, part in enumerate(parts)], width, separator=" + "

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from npusched.report.layout import Column, Line, fit, line, table, wrap
 from npusched.report.types import OpFacts, PlanReport, Reason, SegmentFacts, SourceOp
@@ -54,8 +55,7 @@ def level_lines(report: PlanReport, width: int) -> list[Line]:
     return table(columns, rows, width=width)
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(msgspec.Struct, frozen=True):
     """All kernels of one source op: their time, and the one that takes longest."""
 
     ops: tuple[OpFacts, ...]
@@ -154,8 +154,12 @@ def chain_lines(report: PlanReport, width: int, count: int) -> list[Line]:
     ]
     rows = [_chain_row(report, segment) for segment in sorted(shown, key=lambda s: s.index)]
     lines = table(columns, rows, width=width)
-    if len(fused) > len(shown):
-        lines.append(line(f"  … {plural(len(fused) - len(shown), 'more chain')}"))
+    left = [segment for segment in fused if segment not in shown]
+    notes = [plural(len(left), "more chain")] if left else []
+    if any(segment.cycles > segment.unfused_cycles for segment in fused):
+        notes.append("chains that cost cycles are there to fit the budget")
+    if notes:
+        lines.append(line(("  … " if left else "  ") + ", ".join(notes)))
     return lines
 
 
