@@ -33,11 +33,30 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to run a segment: budget-memory bytes it needs for itself, its score, and how."""
+    """One way to run a segment: budget-memory bytes it needs for itself, its score, and how.
+
+    ``cycles``: how long it runs, which hides what is copied for the next segment.
+    """
 
     sram_bytes: int
     score: float
     detail: object
+    cycles: float = 0.0
+
+
+NO_PREFETCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Weights of one op that are copied while the segment before it runs.
+
+    ``size_bytes`` of the budget memory are taken during that segment, too. ``penalty(cycles)`` is
+    what the op's score grows by if the segment before is only so long.
+    """
+
+    size_bytes: int
+    penalty: Callable[[float], float]
 
 
 Homes = tuple[tuple[int, str], ...]
@@ -48,8 +67,10 @@ Homes = tuple[tuple[int, str], ...]
 class Problem:
     """``ends(i)`` yields the last ops j of segments [i..j] worth considering.
 
-    ``touched(i, j)`` are the items whose home changes the segment's cost. ``options(i, j, homes)``
-    returns its options, by rising bytes and falling score (a Pareto front, never empty).
+    ``touched(i, j)`` are the items whose home changes the segment's cost. ``options(i, j, homes,
+    prefetch)`` returns its options, by rising bytes and falling score (a Pareto front, never
+    empty). ``prefetches(k)`` are the ways to prefetch for op k run alone; their index is what
+    ``options`` gets (``NO_PREFETCH`` otherwise).
     """
 
     op_count: int
@@ -57,18 +78,26 @@ class Problem:
     budget_memory: str
     ends: Callable[[int], Sequence[int]]
     touched: Callable[[int, int], tuple[int, ...]]
-    options: Callable[[int, int, Homes], Sequence[Option]]
+    options: Callable[[int, int, Homes, int], Sequence[Option]]
+    prefetches: Callable[[int], Sequence[Prefetch]] = lambda _: ()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One segment of a solution: ops [start..end], the homes it relies on, option, live bytes."""
+    """One segment of a solution: ops [start..end], the homes it relies on, option, live bytes.
+
+    ``prefetch``: index of the prefetch that it starts with; ``carries``: of the one that is copied
+    for the next segment while it runs, ``wait`` what that adds to the next one's score.
+    """
 
     start: int
     end: int
     homes: Homes
     option: Option
     sram_bytes: int
+    prefetch: int = NO_PREFETCH
+    carries: int = NO_PREFETCH
+    wait: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +114,14 @@ class Solution:
     capped: bool
 
 
+_State = tuple[tuple[int, ...], int]
+"""(items with a choice that lie in SRAM and are still needed, prefetch that is under way)."""
+
+
 @dataclass(slots=True)
 class _Node:
     score: float
-    previous: tuple[int, tuple[int, ...]] | None
+    previous: tuple[int, _State] | None
     step: Step | None
     chosen: Homes
 
@@ -109,7 +142,7 @@ class Search:
                     self._free_live[position].append(index)
                 elif item.homes[0] == problem.budget_memory:
                     self._fixed_live[position] += item.size_bytes
-        self._edges: dict[tuple[int, int, Homes], Sequence[Option]] = {}
+        self._edges: dict[tuple[int, int, Homes, int], Sequence[Option]] = {}
 
     def solve(self, budget_bytes: int | None) -> Solution | None:
         """Return the plan of least score whose live sum never exceeds the budget, or None."""
@@ -124,9 +157,10 @@ class Search:
 
     def _run(self, limit: float, *, bottleneck: bool) -> Solution | None:
         n = self.problem.op_count
-        layers: list[dict[tuple[int, ...], _Node]] = [{} for _ in range(n + 1)]
+        layers: list[dict[_State, _Node]] = [{} for _ in range(n + 1)]
         for chosen in self._choices(-1, -1):
-            layers[0][self._in_sram(chosen, 0)] = _Node(0.0, None, None, chosen)
+            start = (self._in_sram(chosen, 0), NO_PREFETCH)
+            layers[0][start] = _Node(0.0, None, None, chosen)
         capped = False
         for i in range(n):
             if len(layers[i]) > STATE_CAP:
@@ -144,15 +178,16 @@ class Search:
         return self._trace(layers, last, capped)
 
     def _moves(
-        self, i: int, state: tuple[int, ...], node: _Node, limit: float, bottleneck: bool
-    ) -> Iterator[tuple[int, tuple[int, ...], _Node]]:
+        self, i: int, state: _State, node: _Node, limit: float, bottleneck: bool
+    ) -> Iterator[tuple[int, _State, _Node]]:
         """Every segment that starts at i in this state and fits: where it leads, and its node."""
         items, budget = self.problem.items, self.problem.budget_memory
-        through = self._fixed_live[i] + sum(items[t].size_bytes for t in state)
+        in_sram, prefetch = state
+        through = self._fixed_live[i] + sum(items[t].size_bytes for t in in_sram)
         if through > limit and not bottleneck:
             return
-        alive = set(state)
-        for j in self.problem.ends(i):
+        alive = set(in_sram)
+        for j in self.problem.ends(i) if prefetch == NO_PREFETCH else (i,):
             touched = self.problem.touched(i, j)
             for chosen in self._choices(i, j):
                 born = dict(chosen)
@@ -163,20 +198,42 @@ class Search:
                     if items[t].last > j and self._home(t, born, alive) == budget
                 )
                 homes = tuple((t, self._home(t, born, alive)) for t in touched)
-                options = self._options(i, j, homes)
-                room = limit - through - outliving
+                options = self._options(i, j, homes, prefetch)
+                live = through + outliving
+                arrived = self._in_sram((*chosen, *((t, budget) for t in in_sram)), j + 1)
                 if bottleneck:
-                    option = options[0]
-                    score = max(node.score, through + outliving + option.sram_bytes)
-                else:
-                    at = bisect_right(options, room, key=lambda o: o.sram_bytes)
-                    if at == 0:
-                        continue
-                    option = options[at - 1]
-                    score = node.score + option.score
-                step = Step(i, j, homes, option, through + outliving + option.sram_bytes)
-                arrived = self._in_sram((*chosen, *((t, budget) for t in state)), j + 1)
-                yield j + 1, arrived, _Node(score, (i, state), step, chosen)
+                    peak = live + options[0].sram_bytes
+                    step = Step(i, j, homes, options[0], peak, prefetch)
+                    fresh = _Node(max(node.score, peak), (i, state), step, chosen)
+                    yield j + 1, (arrived, NO_PREFETCH), fresh
+                    continue
+                for carries, option, wait, extra in self._picks(options, limit - live, j + 1):
+                    peak = live + option.sram_bytes + extra
+                    step = Step(i, j, homes, option, peak, prefetch, carries, wait)
+                    fresh = _Node(node.score + option.score + wait, (i, state), step, chosen)
+                    yield j + 1, (arrived, carries), fresh
+
+    def _picks(
+        self, options: Sequence[Option], room: float, following: int
+    ) -> Iterator[tuple[int, Option, float, int]]:
+        """Best option that fits, alone and with each prefetch for the op that follows.
+
+        Yields (prefetch, option, what the op that follows still waits, bytes of the prefetch).
+        """
+        at = bisect_right(options, room, key=lambda o: o.sram_bytes)
+        if at:
+            yield NO_PREFETCH, options[at - 1], 0.0, 0
+        if following >= self.problem.op_count:
+            return
+        for index, prefetch in enumerate(self.problem.prefetches(following)):
+            at = bisect_right(options, room - prefetch.size_bytes, key=lambda o: o.sram_bytes)
+            best: tuple[float, float, Option] | None = None
+            for option in options[:at]:
+                wait = prefetch.penalty(option.cycles)
+                if best is None or option.score + wait < best[0]:
+                    best = (option.score + wait, wait, option)
+            if best is not None:
+                yield index, best[2], best[1], prefetch.size_bytes
 
     def _home(self, t: int, born: Mapping[int, str], alive: set[int]) -> str:
         homes = self.problem.items[t].homes
@@ -209,16 +266,14 @@ class Search:
             sorted({t for t, home in homes if home == budget and items[t].last >= position})
         )
 
-    def _options(self, i: int, j: int, homes: Homes) -> Sequence[Option]:
-        key = (i, j, homes)
+    def _options(self, i: int, j: int, homes: Homes, prefetch: int) -> Sequence[Option]:
+        key = (i, j, homes, prefetch)
         known = self._edges.get(key)
         if known is None:
-            known = self._edges[key] = self.problem.options(i, j, homes)
+            known = self._edges[key] = self.problem.options(i, j, homes, prefetch)
         return known
 
-    def _trace(
-        self, layers: list[dict[tuple[int, ...], _Node]], last: tuple[int, ...], capped: bool
-    ) -> Solution:
+    def _trace(self, layers: list[dict[_State, _Node]], last: _State, capped: bool) -> Solution:
         homes: dict[int, str] = {
             t: item.homes[0] for t, item in enumerate(self.problem.items) if len(item.homes) == 1
         }
