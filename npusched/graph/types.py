@@ -172,6 +172,13 @@ class FeatureMap:
         """Stored bytes of one row (one h, all w and c)."""
         return self.stored_bytes // max(self.shape[0] * self.shape[1], 1)
 
+    def viewed_row_bytes(self, view: Shape4) -> int:
+        """Stored bytes of one row where the map is seen with another shape."""
+        _, _, w, c = view
+        if self.layout is Layout.NHCWB16:
+            c = -(-c // BRICK_CHANNELS) * BRICK_CHANNELS
+        return (w * c * self.dtype.bits + 7) // 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:

@@ -62,8 +62,10 @@ def _segment(graph: OpGraph, plan: Plan, index: int, segment: Segment) -> list[s
             if buffer is None:
                 faults.append(f"op {v}: no {kind.value} buffer of {fm.name!r} in segment {index}")
                 continue
-            rows = fm.shape[1] * fm.shape[0] if kind is BufferKind.FEATURE_MAP else buffer.rows
-            if buffer.size_bytes < rows * fm.row_bytes:
+            rolling = kind is BufferKind.ROLLING
+            rows = buffer.rows if rolling else fm.shape[1] * fm.shape[0]
+            row_bytes = fm.viewed_row_bytes(access.view) if rolling else fm.row_bytes
+            if buffer.size_bytes < rows * row_bytes:
                 faults.append(f"{fm.name!r}: {buffer.size_bytes} bytes for {rows} rows")
     for tensor in inner:
         readers = {r for r in graph.readers[tensor] if r not in segment.ops}
@@ -120,7 +122,9 @@ def _addresses(target: Target, plan: Plan) -> list[str]:
     for memory, allocation in plan.allocations:
         kept = [
             (live, offset)
-            for live, offset in zip(live_ranges(plan, memory), allocation.offsets, strict=True)
+            for live, offset in zip(
+                live_ranges(plan.in_memory(memory)), allocation.offsets, strict=True
+            )
             if live.end_step > live.first_step
         ]
         faults += check_allocation(

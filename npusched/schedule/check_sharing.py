@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from npusched.graph.kinds import is_elementwise
+from npusched.graph.kinds import POOLS, is_elementwise_like
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import Placement
+from npusched.graph.types import Placement, ScheduledOp
 from npusched.memory import LiveRange, align_up
 from npusched.schedule.types import Buffer, BufferKind, Plan, WeightMode
 
 
-def live_ranges(plan: Plan, memory: str) -> list[LiveRange]:
-    """Live ranges of a memory's buffers, in order; one that is taken over ends where that starts.
+def live_ranges(buffers: Sequence[Buffer]) -> list[LiveRange]:
+    """Live ranges of one memory's buffers in half steps, in order (step k is 2k and 2k + 1).
 
-    Such a range may be empty: then the buffer that takes over stands for it.
+    A buffer that is taken over ends where that starts. Such a range may be empty: then the buffer
+    that takes over stands for it.
     """
-    buffers = plan.in_memory(memory)
     taken = {
         (buffer.in_place_of, buffer.first_step)
         for buffer in buffers
@@ -24,11 +24,17 @@ def live_ranges(plan: Plan, memory: str) -> list[LiveRange]:
     }
     ranges = []
     for buffer in buffers:
-        step = buffer.end_step - 1
-        live = buffer.live
-        if buffer.kind is not BufferKind.WEIGHTS and (buffer.tensor, step) in taken:
-            live = replace(live, end_step=step)
-        ranges.append(live)
+        end = buffer.end_step
+        if buffer.kind is not BufferKind.WEIGHTS and (buffer.tensor, end - 1) in taken:
+            end -= 1
+        ranges.append(
+            LiveRange(
+                key=f"{buffer.kind.value}:{buffer.name}",
+                size_bytes=buffer.size_bytes,
+                first_step=2 * buffer.first_step + buffer.late_start,
+                end_step=2 * end - buffer.early_end,
+            )
+        )
     return ranges
 
 
@@ -74,13 +80,21 @@ def _takeover(graph: OpGraph, plan: Plan, buffer: Buffer, offsets: dict[int, int
     writers = [graph.ops[v] for v in graph.writers[buffer.tensor]]
     for op in writers:
         reads_old = any(access.tensor == old.tensor for access in op.reads)
-        by_element = op.placement is Placement.CPU or is_elementwise(op.kind)
-        if not reads_old or not by_element:
+        if not reads_old or not _by_element(op):
             faults.append(f"op {op.id} writes {name!r} over {old.name!r} but not by element")
     last = max(graph.readers[old.tensor], default=-1)
     if old_map.layout is not new_map.layout or (writers and last > writers[-1].id):
         faults.append(f"{name!r} takes over {old.name!r} of another layout, or too early")
     return faults
+
+
+def _by_element(op: ScheduledOp) -> bool:
+    """True if each element of the result needs one element of an input, in the same order."""
+    kernel = op.kernel
+    single = (kernel.h, kernel.w, kernel.stride_h, kernel.stride_w) == (1, 1, 1, 1)
+    plain = op.transpose is None and op.weights is None
+    pool = op.kind in POOLS and single
+    return op.placement is Placement.CPU or (plain and (is_elementwise_like(op.kind) or pool))
 
 
 def weight_faults(plan: Plan) -> list[str]:

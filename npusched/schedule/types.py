@@ -158,7 +158,9 @@ class Buffer:
     ``tensor`` is the feature map's id, or the op's id for weights. ``rows`` is the number of rows
     kept (0 for weights). Alive in segments [first_step, end_step). ``in_place_of``: the feature map
     (id) whose buffer, at the same address, this one takes over in its first segment, element by
-    element; None = a place of its own. ``is_copy``: holds the result of a ``Copy``.
+    element; None = a place of its own. ``is_copy``: holds the result of a ``Copy``. ``late_start``:
+    filled in the second half of its first segment (a prefetch), ``early_end``: free in the second
+    half of its last one (a depth slice that has been used).
     """
 
     kind: BufferKind
@@ -171,6 +173,8 @@ class Buffer:
     end_step: int
     in_place_of: int | None = None
     is_copy: bool = False
+    late_start: bool = False
+    early_end: bool = False
 
     @property
     def live(self) -> LiveRange:

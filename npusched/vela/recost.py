@@ -23,7 +23,7 @@ from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import KernelKind, Upscale
 from npusched.hardware.target import Target
 from npusched.schedule.kernels import KernelCost, Sizes, Tally
-from npusched.schedule.rows import Policy, Window, chain_runs
+from npusched.schedule.rows import Run, Window, last_run
 from npusched.vela.encoded import EncodedOp
 from npusched.vela.match import Matching
 from npusched.vela.rows import VelaRow, row_cost, row_slack, row_staging
@@ -193,13 +193,23 @@ def _add_stripes(
         tally.copy(row.weights.total, target.roles.const, target.roles.cache, copy)
 
 
-def cascade_stripes(windows: Sequence[Window], stripe_rows: int) -> list[tuple[int, Sizes]]:
-    """(nominal rows, distinct stripes) of every op of a cascade; full stripes, as Vela makes."""
-    runs = chain_runs(windows, stripe_rows, Policy.ALIGNED)
-    return [
-        (run.stripe_rows, tuple(run.sizes(window)))
-        for run, window in zip(runs, windows, strict=True)
-    ]
+def cascade_stripes(windows: Sequence[Window], heights: Sequence[int]) -> list[Sizes]:
+    """Distinct stripes of every op of a cascade, from the nominal heights of all.
+
+    Every stripe is full (as Vela makes them) but the last; rows that nobody needs are not made.
+    """
+    run = last_run(windows[-1].ofm_rows, heights[-1])
+    runs = [run]
+    for window, height in zip(reversed(windows[1:]), reversed(heights[:-1]), strict=True):
+        starts: list[int] = []
+        done = 0
+        for start, end in zip(run.starts, run.ends, strict=True):
+            while done < window.needed(start, end)[1]:
+                starts.append(done)
+                done = min(done + height, window.ifm_rows)
+        run = Run(stripe_rows=height, starts=starts, ends=(*starts[1:], done), kept_rows=0)
+        runs.append(run)
+    return [tuple(run.sizes(window)) for run, window in zip(reversed(runs), windows, strict=True)]
 
 
 def row_window(op: CostOp) -> Window:
@@ -244,7 +254,7 @@ def _stripes_of(rows: Sequence[VelaRow]) -> dict[int, Sizes]:
     found = {}
     for members in cascades.values():
         windows = [row_window(row.op) for row in members]
-        height = members[-1].stripe_op.written.shape[1]
-        for row, (_, sizes) in zip(members, cascade_stripes(windows, height), strict=True):
+        heights = [row.stripe_op.written.shape[1] for row in members]
+        for row, sizes in zip(members, cascade_stripes(windows, heights), strict=True):
             found[row.id] = sizes
     return found
