@@ -135,7 +135,7 @@ def _verdict(report: PlanReport, width: int) -> list[Line]:
     interval = [f"{low} … {high}, an order of magnitude"]
     return [
         *_fact("latency", human_seconds(totals.latency_s), _speed(report), width),
-        _sram(report),
+        *_sram(report, width),
         *_fact("energy", human_energy(totals.energy_nj.typical), interval, width),
         *_fact("traffic", "", _traffic(report), width),
         *_fact("ops", "", _placements(report), width),
@@ -143,7 +143,7 @@ def _verdict(report: PlanReport, width: int) -> list[Line]:
     ]
 
 
-def _fact(title: str, value: str, parts: Sequence[str], width: int) -> list[Line]:
+def _fact(title: str, value: str, parts: Sequence[str | Span], width: int) -> list[Line]:
     """One row of the verdict; what does not fit goes on below its own beginning."""
     head = f"  {title:<8} {value:>9}  " if value else f"  {title:<8} "
     rows = flow(parts, max(24, width - len(head)))
@@ -167,24 +167,22 @@ def _speed(report: PlanReport) -> list[str]:
     return parts
 
 
-def _sram(report: PlanReport) -> Line:
+def _sram(report: PlanReport, width: int) -> list[Line]:
     """Peak against budget or capacity, and what the figure counts."""
     peak, budget = report.totals.sram_peak_bytes, report.budget_bytes
-    head = f"  {'SRAM':<8} {human_bytes(peak):>9}  "
-    counted = _counted(report)
+    parts: list[str | Span] = []
+    if budget is not None:
+        share = peak / budget if budget else 0.0
+        cells = BAR if width >= 72 else BAR // 2
+        filled = min(cells, round(cells * share))
+        bar = "█" * filled + "░" * (cells - filled)
+        text = f"{bar} {100 * share:.0f} % of {human_bytes(budget)}"
+        asked = report.verdict == "fits"
+        parts.append((f"{text}: fits", "good") if asked else f"{text} there is")
+    parts.append(_counted(report))
     if budget is None:
-        return line(head, f"{counted}; no --sram given, capacity not known")
-    share = peak / budget if budget else 0.0
-    filled = min(BAR, round(BAR * share))
-    bar = "█" * filled + "░" * (BAR - filled)
-    if report.verdict == "fits":
-        return line(
-            head,
-            f"{bar} {100 * share:.0f} % of {human_bytes(budget)}: ",
-            ("fits", "good"),
-            f" · {counted}",
-        )
-    return line(head, f"{bar} {100 * share:.0f} % of {human_bytes(budget)} there is · {counted}")
+        parts.append("no --sram given, capacity not known")
+    return _fact("SRAM", human_bytes(peak), parts, width)
 
 
 def _counted(report: PlanReport) -> str:

@@ -146,11 +146,12 @@ def chain_lines(report: PlanReport, width: int, count: int) -> list[Line]:
         return []
     shown = sorted(fused, key=lambda s: s.cycles - s.unfused_cycles)[:count]
     columns = [
-        Column(title="fused chain", least=16),
+        Column(title="fused chain", least=14),
         Column(title="stripes", rank=2),
         Column(title="alive", right=True, rank=3),
-        Column(title="cycles", right=True, rank=1),
-        Column(title=f"against op by op in {plain_text(report.target.roles.arena, 16)}", least=12),
+        Column(title="cycles", right=True, rank=4),
+        Column(title=f"vs op by op in {plain_text(report.target.roles.arena, 16)}", right=True),
+        Column(title="and in energy", right=True, rank=1),
     ]
     rows = [_chain_row(report, segment) for segment in sorted(shown, key=lambda s: s.index)]
     lines = table(columns, rows, width=width)
@@ -175,9 +176,8 @@ def _chain_row(report: PlanReport, segment: SegmentFacts) -> Sequence[str]:
         f"{segment.stripes} × {plural(segment.stripe_rows, 'row')}",
         human_bytes(segment.sram_bytes),
         group_digits(segment.cycles),
-        f"{signed(group_digits(cycles))} cycles ({_change(cycles, segment.unfused_cycles)}), "
-        f"{signed(human_energy(energy))} "
-        f"({_change(energy, segment.unfused_energy_nj.typical)})",
+        f"{signed(group_digits(cycles))} ({_change(cycles, segment.unfused_cycles)})",
+        f"{signed(human_energy(energy))} ({_change(energy, segment.unfused_energy_nj.typical)})",
     )
 
 

@@ -202,10 +202,10 @@ def test_bad_command_lines_are_2(
 @pytest.mark.parametrize(
     ("target", "model_name"),
     [
-        (["-c", "ethos-u55-128"], "demo:mobilenet"),
+        (["-c", "ethos-u55-128"], "demo:chain:6"),
         (["-c", "ethos-u55-128", "--memory-mode", "Sram_Only"], "demo:resnet8"),
         (["-c", "cortex-m55"], "demo:ds_cnn"),
-        (["-c", "renesas-ra8p1"], "demo:unet"),
+        (["-c", "renesas-ra8p1"], "demo:ds_cnn"),
     ],
 )
 def test_an_infeasible_budget_is_1_and_the_named_one_works(

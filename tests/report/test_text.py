@@ -93,7 +93,7 @@ def crowded(report: PlanReport) -> PlanReport:
         ("demo:unet", "ethos-u65-256", "64KiB"),
         ("demo:resnet8", "ethos-u85-256", None),
         ("demo:ds_cnn", "cortex-m55", None),
-        ("demo:chain:70", "ethos-u55-32", None),
+        ("demo:chain:30", "ethos-u55-32", None),
     ],
 )
 def test_forty_lines_at_most(model: str, target: str, sram: str | None, width: int) -> None:
@@ -191,7 +191,7 @@ def test_what_the_sram_figure_counts() -> None:
         use_vela=False,
     )
     dedicated = plan("demo:ds_cnn", "ethos-u65-256")
-    assert "  arena; no --sram given, capacity not known" in npusched.render_text(shared)
+    assert "  arena · no --sram given, capacity not known" in npusched.render_text(shared)
     constants = only.totals.constant_bytes
     assert f"arena + {constants / 1024:.1f} KiB constants" in npusched.render_text(only)
     assert only.totals.sram_peak_bytes > constants
