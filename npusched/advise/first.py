@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from npusched.advise.types import Advice, Confidence, Effect, Severity
 from npusched.errors import InfeasibleError
@@ -17,8 +18,7 @@ PADDING_SHARE = 0.10
 """Padding below this share of the peak is not worth a word."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """A plan and what it is about. ``folded`` plans the model with its batch norms folded.
 
     (None where there is nothing to fold.)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class Severity(StrEnum):
@@ -21,8 +22,7 @@ class Confidence(StrEnum):
     HIGH = "high"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """Predicted change if the advice is followed; None = not predicted."""
 
     sram_bytes: int | None = None
@@ -30,8 +30,7 @@ class Effect:
     energy_nj: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """One thing worth changing. ``id`` names the rule and stays the same for ever."""
 
     id: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from npusched.errors import ModelError
 from npusched.graph.fold import FoldedConstant, FoldedOp, fold_batch_norms
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from npusched.ir import Shape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldResult:
+class FoldResult(msgspec.Struct, frozen=True, kw_only=True):
     """The rewritten file, how many batch norms it lost, and why others stay."""
 
     content: bytes

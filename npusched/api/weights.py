@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.cost.types import BlockConfig, Traversal, WeightBytes
 from npusched.cost.weights import estimate_weights
@@ -28,8 +30,7 @@ OrderedRef: TypeAlias = tuple[SourceRef, int]
 """A source op, and how manyth of its scheduled ops with weights."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
+class Encoded(msgspec.Struct, frozen=True, kw_only=True):
     """What Vela encoded for one op: bytes for one block depth and traversal, unsliced."""
 
     weights: int
@@ -39,15 +40,14 @@ class Encoded:
     channels: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightTable:
+class WeightTable(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes for the ops of one graph. ``known`` is keyed by (source op, order within it)."""
 
     target: Target
     known: Mapping[OrderedRef, Encoded]
     order: Mapping[int, OrderedRef]
     vela_version: str | None
-    estimates: dict[tuple[str, BlockConfig], WeightBytes] = field(default_factory=dict)
+    estimates: dict[tuple[str, BlockConfig], WeightBytes] = msgspec.field(default_factory=dict)
 
     def of(self, op: ScheduledOp, block: BlockConfig) -> WeightBytes:
         """Encoded bytes of an op's weights with this block: exact if Vela encoded just that.

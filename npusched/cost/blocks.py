@@ -6,8 +6,9 @@ differ only in their memories share one search.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from npusched.cost import blocks_u55, blocks_u85
 from npusched.cost.kinds import Unit, unit_of

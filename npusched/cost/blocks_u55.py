@@ -10,10 +10,10 @@ candidates are evaluated at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from npusched.cost.arith import ceil_div, round_up, unpermuted
 from npusched.cost.kinds import Unit, unit_of
@@ -35,8 +35,7 @@ _IntArray = npt.NDArray[np.int64]
 _FloatArray = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
+class _Query(msgspec.Struct, frozen=True):
     """What the search depends on: shapes (n, h, w, c), kernel, element widths."""
 
     unit: Unit
@@ -50,8 +49,7 @@ class _Query:
     lut_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
+class _Grid(msgspec.Struct, frozen=True):
     """All candidates, in search order: OFM block axes, IFM block axes, fitted OFM height."""
 
     h: _IntArray

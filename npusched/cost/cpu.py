@@ -8,7 +8,8 @@ every byte that changes hands.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Access, ScheduledOp
@@ -17,8 +18,7 @@ from npusched.ops.catalogue import spec
 from npusched.ops.macs import HostWork
 
 
-@dataclass(frozen=True, slots=True)
-class CpuCost:
+class CpuCost(msgspec.Struct, frozen=True):
     """Cost of one op on the host. ``cycles`` at the CPU's clock; bytes by memory name, sorted.
 
     The bytes are logical ones (no padding): each operand once.

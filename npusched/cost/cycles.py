@@ -10,7 +10,9 @@ last of a back-to-back sequence. Sources: VELA_SPEC_2 §2-§4; Vela 5.2.0 ``Esti
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.cost.arith import bandwidth, ceil_div, transfer_cycles
 from npusched.cost.blocks import find_matmul_multiply_block
@@ -26,8 +28,7 @@ _SCALE_BYTES = 10
 """Encoded bias, scale and shift of one output channel (VELA_SPEC §5)."""
 
 
-@dataclass(frozen=True, slots=True)
-class NpuCycles:
+class NpuCycles(msgspec.Struct, frozen=True):
     """Parts of an op's NPU cycles. ``mac``, ``output``: totals of each pipeline stage."""
 
     total: int

@@ -10,7 +10,8 @@ errors act on both sides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from npusched.hardware.target import Target, Uncertain
 
@@ -20,8 +21,7 @@ SHRAM_PASSES = 2
 _PJ_PER_NJ = 1000.0
 
 
-@dataclass(frozen=True, slots=True)
-class EnergyPart:
+class EnergyPart(msgspec.Struct, frozen=True):
     """Typical energy of one class of events in nanojoules, known within ``factor``."""
 
     name: str
@@ -29,8 +29,7 @@ class EnergyPart:
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
-class Energy:
+class Energy(msgspec.Struct, frozen=True):
     """Energy in nanojoules: interval, and the parts of the typical value."""
 
     low: float

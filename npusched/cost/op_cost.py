@@ -7,7 +7,8 @@ many cycles an op lends to the next one. VELA_SPEC_2 §5 has the rules and their
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from npusched.cost.arith import ceil_div
 from npusched.cost.blocks import find_block
@@ -34,8 +35,7 @@ from npusched.graph.types import Shape4, Upscale
 from npusched.hardware.target import Target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
+class Staging(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about weights that DMA copies to the staging memory (Vela's weight buffering).
 
     ``full_dma_bytes``: the un-sliced encoding with its scales; ``full_dma_cycles``: the time to

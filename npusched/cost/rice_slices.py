@@ -9,8 +9,7 @@ window behind it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -29,8 +28,7 @@ _LONG_WINDOW = 2048
 _NEVER = np.iinfo(np.int32).max
 
 
-@dataclass(frozen=True, slots=True)
-class RiceCode:
+class RiceCode(msgspec.Struct, frozen=True):
     """One way to code a value: quotient by 2^divisor in unary, remainder in ``divisor`` bits.
 
     ``truncated``: quotients 0, 1, 2 in 1, 2, 2 bits. ``limited``: quotients have a maximum.
@@ -42,8 +40,7 @@ class RiceCode:
     limited: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(msgspec.Struct, frozen=True):
     """Values up to ``end`` use ``code``."""
 
     code: RiceCode
@@ -61,8 +58,7 @@ RUN_CODES = tuple(RiceCode(divisor, limited=False) for divisor in range(4))
 """Codes of zero runs."""
 
 
-@dataclass(slots=True)
-class _State:
+class _State(msgspec.Struct):
     """Per code: bits so far, first position since which it can code everything, coded last time."""
 
     bits: _Ints

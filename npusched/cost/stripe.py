@@ -9,8 +9,9 @@ the nominal height and where things lie; that is what results are memoised by.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from npusched.cost.arith import ceil_div, unpermuted
 from npusched.cost.blocks import find_block

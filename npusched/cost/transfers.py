@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.cost.arith import bandwidth, ceil_div, round_up, transfer_cycles
 from npusched.cost.blocks_u55 import SUBKERNEL
@@ -25,8 +27,7 @@ from npusched.graph.types import BRICK_CHANNELS, KernelKind
 from npusched.hardware.target import AcceleratorU55, AcceleratorU85, Block, Memory, Target
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(msgspec.Struct, frozen=True):
     """One stream between a memory (by name) and the NPU."""
 
     memory: str

@@ -7,8 +7,9 @@ weight sizes are passed as numbers). ``CostOp`` is that description; it is made 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from npusched.graph.types import Kernel, KernelKind, Reverse, Shape4, Upscale
 from npusched.hardware.target import Block
@@ -29,8 +30,7 @@ class Basis(StrEnum):
     VELA = "vela"
 
 
-@dataclass(frozen=True, slots=True)
-class CostFm:
+class CostFm(msgspec.Struct, frozen=True):
     """A feature map (or the slice of it that an op touches) as the cost sees it.
 
     ``memory`` is the name of a memory of the target; None = never touches memory.
@@ -59,8 +59,7 @@ class CostFm:
         return n * h * w * (-(-c // 16) * 16 if self.brick else c)
 
 
-@dataclass(frozen=True, slots=True)
-class CostSub:
+class CostSub(msgspec.Struct, frozen=True):
     """A fused or chained follower. ``ifm_bits`` is the width it receives from the op before it.
 
     ``vela_ofm``: what Vela takes for ``ofm`` where that differs. A fused activation that writes a
@@ -78,8 +77,7 @@ class CostSub:
     vela_ofm: CostFm | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CostOp:
+class CostOp(msgspec.Struct, frozen=True):
     """Everything that the cost of one kernel depends on, weights' bytes apart.
 
     ``ofm`` is the primary's own result (its own width, before followers); what is written is the
@@ -98,7 +96,7 @@ class CostOp:
     ifm: CostFm
     ofm: CostFm
     ifm2: CostFm | None = None
-    kernel: Kernel = field(default_factory=Kernel)
+    kernel: Kernel = msgspec.field(default_factory=Kernel)
     upscale: Upscale = Upscale.NONE
     scaled: bool = True
     has_scales: bool = False
@@ -117,8 +115,7 @@ class CostOp:
         return self.subs[-1].ofm if self.subs else self.ofm
 
 
-@dataclass(frozen=True, slots=True)
-class BlockConfig:
+class BlockConfig(msgspec.Struct, frozen=True):
     """Block shapes (h, w, c) chosen for a kernel (VELA_SPEC §2)."""
 
     ofm_block: Block
@@ -127,8 +124,7 @@ class BlockConfig:
     traversal: Traversal
 
 
-@dataclass(frozen=True, slots=True)
-class WeightBytes:
+class WeightBytes(msgspec.Struct, frozen=True):
     """Encoded sizes of the weights a kernel reads: MLW streams, and scales with their padding."""
 
     weights: int = 0
@@ -150,8 +146,7 @@ class Purpose(StrEnum):
     LUT = "lut"
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(msgspec.Struct, frozen=True):
     """Bytes moved between one memory and the NPU for one purpose.
 
     ``bytes_read``/``bytes_written``: transferred bytes, brick padding and re-reads included.
@@ -166,8 +161,7 @@ class Transfer:
     inflated_written: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OpCost:
+class OpCost(msgspec.Struct, frozen=True):
     """Cost of one kernel run.
 
     ``npu_cycles``: MACs, element-wise work, edges, and visible DMA. ``memory_cycles``: access

@@ -7,8 +7,9 @@ wastes least wins, and is shrunk until one more row of IFM can be read ahead. So
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
+
+import msgspec
 
 from npusched.cost.arith import round_up
 from npusched.cost.u85_query import (
@@ -23,8 +24,7 @@ _UNCHANGED_ROUNDS = 25
 """Rounds without progress after which the area is cut by a tenth."""
 
 
-@dataclass(frozen=True, slots=True)
-class AreaProblem:
+class AreaProblem(msgspec.Struct, frozen=True):
     """One fit. ``ofm`` is rounded to ``granule``; ``limit`` is the largest block; elements.
 
     ``ifm`` is (h, w, c) of the first input. ``fixed_depth`` 0 = the IFM block is as deep as the

@@ -7,9 +7,9 @@ CalcResizeMaxOfmBlockWidth).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -31,8 +31,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSpace:
+class SearchSpace(msgspec.Struct, frozen=True):
     """Candidate extents of a block (elements): each axis is a list, all combinations are tried."""
 
     heights: Ints
@@ -40,8 +39,7 @@ class SearchSpace:
     depths: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(msgspec.Struct, frozen=True):
     """Blocks with the IFM blocks they need: arrays of shape (depths, areas), or broadcastable."""
 
     h: Ints

@@ -8,9 +8,10 @@ tables: VELA_SPEC §1.2, §2 and VELA_SPEC_2 §9; Vela 5.2.0, ethos_u85.cpp and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from math import gcd
+
+import msgspec
 
 from npusched.cost.arith import round_up, unpermuted
 from npusched.cost.kinds import ACTIVATIONS, ELEMENTWISE
@@ -84,8 +85,7 @@ def block_unit(kind: KernelKind) -> BlockUnit:
     return _UNITS[kind]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """The part of a kernel window that a block search sees (taps and IFM elements)."""
 
     h: int
@@ -96,8 +96,7 @@ class Window:
     dilated_w: int
 
 
-@dataclass(frozen=True, slots=True)
-class BlockQuery:
+class BlockQuery(msgspec.Struct, frozen=True):
     """Everything a U85 block search depends on. Shapes are (n, h, w, c), elements.
 
     ``ofm`` is the result before a fused transpose; ``transpose[i]`` the axis of it that axis i of

@@ -9,8 +9,7 @@ section (``rice_slices``). Sources: VELA_SPEC §5; Vela 5.2.0, ``regor/dependenc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -32,8 +31,7 @@ _ORIGIN = 256
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Palette:
+class Palette(msgspec.Struct, frozen=True):
     """``index_of[value + 256]``; ``uncompressed_bits`` 0 = that mode cannot be used."""
 
     index_of: Ints
@@ -42,8 +40,7 @@ class Palette:
     uncompressed_bits: int
 
 
-@dataclass(frozen=True, slots=True)
-class CodedStream:
+class CodedStream(msgspec.Struct, frozen=True):
     """Size of an encoded stream, and how many of its zeros are coded as runs."""
 
     size_bytes: int

@@ -8,9 +8,9 @@ strategy is that of ``--optimise Performance``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.cost.arith import float32, round_up, transfer_cycles
 from npusched.cost.blocks import find_block
@@ -28,16 +28,14 @@ _FAST_HEADER_BYTES = 32
 _FORMAT_KINDS = frozenset({KernelKind.CONV2D, KernelKind.FULLY_CONNECTED})
 
 
-@dataclass(frozen=True, slots=True)
-class WeightFormat:
+class WeightFormat(msgspec.Struct, frozen=True):
     """``sparse``: 2:4; ``fast``: fixed-length codes that decode faster."""
 
     sparse: bool = False
     fast: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FormatChoice:
+class FormatChoice(msgspec.Struct, frozen=True):
     """The chosen format, and the size of the whole encoding for the block of the whole OFM.
 
     ``block`` None: there was nothing to choose, so nothing was encoded.
@@ -51,8 +49,7 @@ class FormatChoice:
 _PLAIN = FormatChoice(WeightFormat())
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoding:
+class _Encoding(msgspec.Struct, frozen=True):
     """One encoding of all weights: stream elements, bytes, zeros coded as runs, distinct values."""
 
     elements: int

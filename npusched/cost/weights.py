@@ -11,9 +11,10 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
+
+import msgspec
 
 from npusched.cost.adapt import cost_op
 from npusched.cost.arith import ceil_div, round_up
@@ -29,8 +30,7 @@ SCALE_BYTES = 10
 """Encoded bias, multiplier and shift of one channel (VELA_SPEC §5)."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedKey:
+class EncodedKey(msgspec.Struct, frozen=True):
     """What an encoded weight stream depends on (DESIGN "Cost")."""
 
     weights: str

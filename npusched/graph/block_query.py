@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from npusched.graph.types import Kernel, KernelKind, Shape4
 
 
-@dataclass(frozen=True, slots=True)
-class BlockQuery:
+class BlockQuery(msgspec.Struct, frozen=True):
     """The op whose block size is wanted. ``kernel`` is 1x1 with the op's dilation."""
 
     kind: KernelKind

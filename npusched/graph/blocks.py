@@ -8,11 +8,12 @@ DecomposeReduce).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import groupby, product
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from npusched.graph.block_query import BlockOf, BlockQuery
 from npusched.graph.kinds import CONVOLUTIONS
@@ -55,8 +56,7 @@ def cut_blocks(graph: WorkGraph, op: WorkOp, block_of: BlockOf) -> list[WorkOp]:
 # --- blocks --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(msgspec.Struct, frozen=True):
     """Equal blocks along one axis: where the first starts, and what each reads and writes."""
 
     count: int
@@ -240,8 +240,7 @@ def _taps(graph: WorkGraph, op: WorkOp) -> list[WorkOp]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _TapRange:
+class _TapRange(msgspec.Struct, frozen=True):
     """Rows (or columns) of padding before, the first one read, and how many are spanned."""
 
     padding: int

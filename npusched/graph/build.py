@@ -7,7 +7,8 @@ Sources: LOWERING.md §1; Vela 5.2.0, ``compiler/tflite_graph_optimiser.hpp`` an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from npusched.errors import ModelError
 from npusched.graph import moves, pads

@@ -8,9 +8,10 @@ an op or a link is named. Sources: VELA_SPEC §4; Vela 5.2.0, ``compiler/cascade
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from npusched.graph.kinds import CONVOLUTIONS, POOLS, is_binary, is_elementwise
 from npusched.graph.types import KernelKind, Layout, Placement, ScheduledOp, Upscale
@@ -75,8 +76,7 @@ _TEXTS: dict[StopKind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """A reason, the op that it concerns and, for links, the tensor in between (else -1)."""
 
     kind: StopKind
@@ -89,8 +89,7 @@ class Stop:
         return _TEXTS[self.kind]
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True):
     """Ops [first, end) that may run stripe by stripe together; one op alone is a chain, too."""
 
     first: int

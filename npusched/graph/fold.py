@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -31,8 +32,7 @@ class FoldedConstant:
     axis: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldedOp:
+class FoldedOp(msgspec.Struct, frozen=True, kw_only=True):
     """What replaces linear op ``op`` and the batch norm ``removed`` after it.
 
     ``output``: tensor that the op writes now. ``activation``: its fused activation.

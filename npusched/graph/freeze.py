@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.fuse import Group
 from npusched.graph.kinds import is_windowed
@@ -29,11 +30,10 @@ from npusched.hardware.target import Family
 from npusched.ir import DataType, OpKind, Quantization, Shape
 
 
-@dataclass(slots=True)
-class _Ids:
+class _Ids(msgspec.Struct):
     """Numbers the stored tensors in order of first use."""
 
-    numbers: dict[WorkTensor, int] = field(default_factory=dict)
+    numbers: dict[WorkTensor, int] = msgspec.field(default_factory=dict)
 
     def of(self, tensor: WorkTensor) -> int:
         return self.numbers.setdefault(tensor, len(self.numbers))

@@ -8,8 +8,10 @@ Sources: LOWERING.md §6; Vela 5.2.0, ``compiler/scheduler_packing.cpp`` (CanPac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from math import prod
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.graph.kinds import (
     ACTIVATIONS,
@@ -40,8 +42,7 @@ _COPIES_WIDE = frozenset(
 _SCALAR_TYPES = (DataType.INT8, DataType.UINT8, DataType.INT16, DataType.INT32)
 
 
-@dataclass(slots=True)
-class Group:
+class Group(msgspec.Struct):
     """A kernel under construction: the primary op and its followers.
 
     ``own_ofms`` are the members' results before they are handed over, ``regions`` their shapes as
@@ -58,7 +59,7 @@ class Group:
     chain_length: int = 1
     external_inputs: int = 0
     rearranged: bool = False
-    chained: list[bool] = field(default_factory=lambda: [False])
+    chained: list[bool] = msgspec.field(default_factory=lambda: [False])
     blocker: str = ""
 
     @property

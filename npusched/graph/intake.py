@@ -6,7 +6,8 @@ Sources: LOWERING.md §1; Vela 5.2.0, ``tflite/tflite_reader.cpp``, ``tflite/tfl
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from npusched.graph.shapes import pad_axes
 from npusched.graph.types import Kernel, SourceRef

@@ -7,10 +7,10 @@ RemoveUnusedConsumers, ReplaceBroadcastWithAdd), ``compiler/optimiser_utils.cpp`
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.kinds import is_binary, is_elementwise
 from npusched.graph.shapes import equal_reduced, pad_axes, squeezed

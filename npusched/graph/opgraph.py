@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from npusched.graph.chains import Chain, Stop, chains_of
 from npusched.graph.types import Access, FeatureMap, Placement, ScheduledOp, SourceRef
 from npusched.hardware.target import Family
@@ -31,8 +33,7 @@ class SourcePlacement(StrEnum):
     FOLDED = "folded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOp:
+class SourceOp(msgspec.Struct, frozen=True, kw_only=True):
     """One op of the file: where it runs, why on the CPU, and which scheduled ops do its work.
 
     ``scheduled_ops`` also lists kernels that took the op over (a pad, a slice, an activation).
@@ -45,8 +46,7 @@ class SourceOp:
     scheduled_ops: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
     """A maximal run of scheduled ops on one processor: ops [first, end). One NPU call each."""
 
     placement: Placement
@@ -54,8 +54,7 @@ class Partition:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandOff:
+class HandOff(msgspec.Struct, frozen=True, kw_only=True):
     """A tensor that one processor writes and the other reads (bytes as stored)."""
 
     tensor: int

@@ -7,10 +7,10 @@ UnrollKernelStrides).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.kinds import CONVOLUTIONS, POOLS, is_windowed
 from npusched.graph.lower.basic_moves import constant_ints

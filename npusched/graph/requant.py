@@ -7,7 +7,9 @@ Sources: LOWERING.md §6 (Quantize fusing); Vela 5.2.0, ``compiler/graphir_optim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.graph.kinds import ACTIVATIONS, CONVOLUTIONS, REARRANGING, is_binary, is_elementwise
 from npusched.graph.lower.scaling import UNIT, Scale, dtype_range, without_trailing_zeros
@@ -27,8 +29,7 @@ _MAX_RESIZE_SHIFT = 48
 _INT32_SHIFT_LIMIT = 31
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(msgspec.Struct, frozen=True):
     """What one input or the result of an op would be."""
 
     scale: Scale

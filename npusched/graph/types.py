@@ -11,6 +11,7 @@ from enum import StrEnum
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -180,8 +181,7 @@ class FeatureMap:
         return (w * c * self.dtype.bits + 7) // 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(msgspec.Struct, frozen=True, kw_only=True):
     """How an op reads or writes a feature map.
 
     ``shape`` is the region the op touches, as the op sees it (a slice, or a reshaped view of the
@@ -216,8 +216,7 @@ class Access:
         return prod(self.shape)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     """Window of a convolution or pool. Padding in rows and columns of the IFM."""
 
     h: int = 1
@@ -242,8 +241,7 @@ class Kernel:
         return (self.w - 1) * self.dilation_w + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
+class Pieces(msgspec.Struct, frozen=True, kw_only=True):
     """A grid of equal pieces of one op: axis i of the grid has ``grid[i]`` steps.
 
     Piece (i, j, k, l) touches the op's accesses moved by ``(i, j, k, l) * step`` elementwise per
@@ -262,8 +260,7 @@ class Pieces:
         return prod(self.grid)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rescale:
+class Rescale(msgspec.Struct, frozen=True, kw_only=True):
     """Fixed-point scaling ``(v * multiplier) >> shift``: one pair, or one per output channel."""
 
     multipliers: tuple[int, ...]
@@ -306,8 +303,7 @@ class Activation:
     function: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubOp:
+class SubOp(msgspec.Struct, frozen=True, kw_only=True):
     """An op that runs inside another's kernel: a fused activation, or a chained op (U85).
 
     ``chained`` ops take a slot of the chain buffer and may read ``ifms`` from memory; the value
@@ -329,8 +325,7 @@ class SubOp:
     reverse: Reverse = Reverse.NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledOp:
+class ScheduledOp(msgspec.Struct, frozen=True, kw_only=True):
     """One NPU kernel (with what is fused into it) or one op on the CPU.
 
     ``pieces`` stands for ``count`` equal pieces of one source op, run one after another; all
@@ -350,7 +345,7 @@ class ScheduledOp:
     source_ops: tuple[SourceRef, ...]
     ifms: tuple[Access, ...]
     ofms: tuple[Access, ...]
-    kernel: Kernel = field(default_factory=Kernel)
+    kernel: Kernel = msgspec.field(default_factory=Kernel)
     upscale: Upscale = Upscale.NONE
     weights: Weights | None = None
     has_scales: bool = False

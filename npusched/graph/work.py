@@ -30,10 +30,10 @@ fuse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from npusched.graph.types import (
     Activation,
@@ -51,8 +51,7 @@ from npusched.ir import DataType, OpKind, Options, Shape
 from npusched.ir.options import NoOptions
 
 
-@dataclass(slots=True, eq=False)
-class WorkTensor:
+class WorkTensor(msgspec.Struct, eq=False):
     """A tensor under rewriting. Empty ``scales`` = not quantised; several = per channel.
 
     ``readers`` and ``writers`` have one entry per link (an op that reads a tensor twice is listed
@@ -70,8 +69,8 @@ class WorkTensor:
     is_graph_input: bool = False
     is_graph_output: bool = False
     is_persistent: bool = False
-    writers: list[WorkOp] = field(default_factory=list)
-    readers: list[WorkOp] = field(default_factory=list)
+    writers: list[WorkOp] = msgspec.field(default_factory=list)
+    readers: list[WorkOp] = msgspec.field(default_factory=list)
 
     @property
     def is_constant(self) -> bool:
@@ -84,8 +83,7 @@ class WorkTensor:
         return len(self.writers) == 1 and len(self.readers) == 1
 
 
-@dataclass(slots=True, eq=False)
-class Link:
+class Link(msgspec.Struct, eq=False):
     """One use of a tensor by an op (regor calls it a tensor connection).
 
     ``shape`` is the whole tensor as this op sees it (a reshaped view has another shape than the
@@ -125,8 +123,7 @@ class Link:
         return replace(self)
 
 
-@dataclass(slots=True, eq=False)
-class WorkOp:
+class WorkOp(msgspec.Struct, eq=False):
     """An op under rewriting.
 
     ``ifms``: feature-map inputs in order; ``weights``/``bias`` of conv-like ops; ``params``: other
@@ -142,13 +139,13 @@ class WorkOp:
 
     kind: OpKind | KernelKind
     source_ops: tuple[SourceRef, ...]
-    ifms: list[Link] = field(default_factory=list)
-    ofms: list[Link] = field(default_factory=list)
+    ifms: list[Link] = msgspec.field(default_factory=list)
+    ofms: list[Link] = msgspec.field(default_factory=list)
     weights: Link | None = None
     bias: Link | None = None
-    params: dict[int, WorkTensor] = field(default_factory=dict)
-    options: Options = field(default_factory=NoOptions)
-    kernel: Kernel = field(default_factory=Kernel)
+    params: dict[int, WorkTensor] = msgspec.field(default_factory=dict)
+    options: Options = msgspec.field(default_factory=NoOptions)
+    kernel: Kernel = msgspec.field(default_factory=Kernel)
     upscale: Upscale = Upscale.NONE
     rounding: Rounding | None = None
     ofm_rescale: Rescale | None = None
@@ -195,16 +192,15 @@ class WorkOp:
         )
 
 
-@dataclass(slots=True, eq=False)
-class WorkGraph:
+class WorkGraph(msgspec.Struct, eq=False):
     """One subgraph under rewriting."""
 
     family: Family | None
     subgraph: int
-    tensors: list[WorkTensor] = field(default_factory=list)
-    inputs: list[WorkTensor] = field(default_factory=list)
-    outputs: list[WorkTensor] = field(default_factory=list)
-    _ops: dict[WorkOp, None] = field(default_factory=dict)
+    tensors: list[WorkTensor] = msgspec.field(default_factory=list)
+    inputs: list[WorkTensor] = msgspec.field(default_factory=list)
+    outputs: list[WorkTensor] = msgspec.field(default_factory=list)
+    _ops: dict[WorkOp, None] = msgspec.field(default_factory=dict)
 
     @property
     def ops(self) -> list[WorkOp]:

@@ -7,6 +7,7 @@ from enum import Enum
 from math import prod
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -67,8 +68,7 @@ class DataType(Enum):
         return self.label.startswith(("int", "uint"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantization:
+class Quantization(msgspec.Struct, frozen=True, kw_only=True):
     """Affine quantisation ``real = scale * (q - zero_point)``.
 
     One scale and zero point for the tensor (``axis is None``), or one per index of ``axis``.
@@ -116,8 +116,7 @@ class Tensor:
         return (self.elements * self.dtype.bits + 7) // 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
+class Op(msgspec.Struct, frozen=True, kw_only=True):
     """One operator of a subgraph. Tensors are indices into ``Subgraph.tensors``; -1 = absent."""
 
     index: int
@@ -125,13 +124,12 @@ class Op:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     intermediates: tuple[int, ...] = ()
-    options: Options = field(default_factory=NoOptions)
+    options: Options = msgspec.field(default_factory=NoOptions)
     custom_code: str = ""
     version: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subgraph:
+class Subgraph(msgspec.Struct, frozen=True, kw_only=True):
     """A graph of ops in file order, which is a valid execution order."""
 
     index: int
@@ -142,8 +140,7 @@ class Subgraph:
     outputs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
     """A named entry point: which subgraph it runs and the names of its inputs and outputs."""
 
     key: str

@@ -6,9 +6,10 @@ name of the TFLite schema in snake case; values are as in the file, with enum va
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 
 class Padding(StrEnum):
@@ -29,13 +30,11 @@ class ActivationKind(StrEnum):
     SIGN_BIT = "SIGN_BIT"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoOptions:
+class NoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The op has no options that we use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvOptions:
+class ConvOptions(msgspec.Struct, frozen=True, kw_only=True):
     """CONV_2D, DEPTHWISE_CONV_2D (with ``depth_multiplier``) and TRANSPOSE_CONV (dilation 1)."""
 
     padding: Padding
@@ -47,8 +46,7 @@ class ConvOptions:
     activation: ActivationKind = ActivationKind.NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolOptions:
+class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
     """AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D."""
 
     padding: Padding
@@ -59,8 +57,7 @@ class PoolOptions:
     activation: ActivationKind = ActivationKind.NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FullyConnectedOptions:
+class FullyConnectedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """FULLY_CONNECTED. ``shuffled_weights``: weights in the SHUFFLED4x16INT8 layout."""
 
     activation: ActivationKind = ActivationKind.NONE
@@ -69,24 +66,21 @@ class FullyConnectedOptions:
     shuffled_weights: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinaryOptions:
+class BinaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """ADD, SUB, MUL, DIV."""
 
     activation: ActivationKind = ActivationKind.NONE
     pot_scale_int16: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConcatOptions:
+class ConcatOptions(msgspec.Struct, frozen=True, kw_only=True):
     """CONCATENATION."""
 
     axis: int
     activation: ActivationKind = ActivationKind.NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AxisOptions:
+class AxisOptions(msgspec.Struct, frozen=True, kw_only=True):
     """PACK (values_count), UNPACK (num), SPLIT and SPLIT_V (num_splits), GATHER (batch_dims)."""
 
     axis: int = 0
@@ -94,36 +88,31 @@ class AxisOptions:
     batch_dims: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoftmaxOptions:
+class SoftmaxOptions(msgspec.Struct, frozen=True, kw_only=True):
     """SOFTMAX."""
 
     beta: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReduceOptions:
+class ReduceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL."""
 
     keep_dims: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReshapeOptions:
+class ReshapeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """RESHAPE: the shape from the options (may be empty; the shape tensor wins)."""
 
     new_shape: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqueezeOptions:
+class SqueezeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """SQUEEZE."""
 
     squeeze_dims: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StridedSliceOptions:
+class StridedSliceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """STRIDED_SLICE bit masks."""
 
     begin_mask: int = 0
@@ -134,38 +123,33 @@ class StridedSliceOptions:
     offset: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResizeOptions:
+class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR."""
 
     align_corners: bool = False
     half_pixel_centers: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeakyReluOptions:
+class LeakyReluOptions(msgspec.Struct, frozen=True, kw_only=True):
     """LEAKY_RELU."""
 
     alpha: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeluOptions:
+class GeluOptions(msgspec.Struct, frozen=True, kw_only=True):
     """GELU: ``approximate`` selects the tanh form."""
 
     approximate: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchMatMulOptions:
+class BatchMatMulOptions(msgspec.Struct, frozen=True, kw_only=True):
     """BATCH_MATMUL: transpose the last two axes of x or y."""
 
     adj_x: bool = False
     adj_y: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LstmOptions:
+class LstmOptions(msgspec.Struct, frozen=True, kw_only=True):
     """UNIDIRECTIONAL_SEQUENCE_LSTM (and LSTM)."""
 
     activation: ActivationKind = ActivationKind.NONE
@@ -175,39 +159,34 @@ class LstmOptions:
     asymmetric_quantize_inputs: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SvdfOptions:
+class SvdfOptions(msgspec.Struct, frozen=True, kw_only=True):
     """SVDF."""
 
     rank: int = 1
     activation: ActivationKind = ActivationKind.NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorPadOptions:
+class MirrorPadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """MIRROR_PAD: ``symmetric`` repeats the edge, otherwise REFLECT."""
 
     symmetric: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallOptions:
+class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     """CALL_ONCE, CALL, STABLEHLO_COMPOSITE, IF, WHILE: the subgraphs that the op runs."""
 
     subgraphs: tuple[int, ...] = ()
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VarHandleOptions:
+class VarHandleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """VAR_HANDLE: the variable's identity."""
 
     container: str = ""
     shared_name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CustomOptions:
+class CustomOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A custom op: its registered name and its raw option bytes."""
 
     code: str

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from npusched.memory.ranges import LiveRange, align_up, lower_bound
@@ -20,8 +20,7 @@ SEARCH_ROUNDS = 400
 """Reinsertions tried after the fixed orders (PLANNER §7 used as many)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
+class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     """Start address in bytes of each range (in the order given) and the high-water mark."""
 
     offsets: tuple[int, ...]

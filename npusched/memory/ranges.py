@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 ALIGNMENT_BYTES = 16
 """Every buffer starts and ends on 16 bytes (VELA_SPEC §5: NHCWB16 bases, DMA)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRange:
+class LiveRange(msgspec.Struct, frozen=True, kw_only=True):
     """``size_bytes`` needed during the half-open interval of steps [first_step, end_step)."""
 
     key: str

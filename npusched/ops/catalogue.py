@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from npusched.hardware.target import Family
 from npusched.ir import OpKind
@@ -78,8 +79,7 @@ _PER_MAC = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpSpec:
+class OpSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of an op kind without looking at an op.
 
     ``is_view``: its result is its input under another shape, so that no bytes need to move.

@@ -7,8 +7,9 @@ constraint itself, the failing value and the limit, so that text and rule cannot
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from npusched.hardware.target import Family, Value
 from npusched.ir import Shape
@@ -30,8 +31,7 @@ class Reason(Value, frozen=True, kw_only=True):
     fix: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constraint:
+class Constraint(msgspec.Struct, frozen=True, kw_only=True):
     """One limit. ``what`` names the quantity, ``allowed`` what the NPU runs (both go in the text).
 
     After a ``gate`` fails, later limits of the op are not looked at: they would be noise.

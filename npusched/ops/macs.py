@@ -7,8 +7,9 @@ have any (DESIGN, public contract); everything else costs per element.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+
+import msgspec
 
 from npusched.ir import Op, OpKind, Subgraph
 from npusched.ir.options import BatchMatMulOptions
@@ -18,8 +19,7 @@ from npusched.ops.roles import Role
 from npusched.ops.window import axis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostWork:
+class HostWork(msgspec.Struct, frozen=True, kw_only=True):
     """What one op costs on a host CPU: MACs, or elements where there are none, of a cost class."""
 
     cost_class: CostClass

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.ir import Op, OpKind, Shape, Subgraph, Tensor
 from npusched.ir.options import ConvOptions, PoolOptions
@@ -36,8 +38,7 @@ _SHAPE_FROM_INPUTS = frozenset(
 """Kinds whose result's missing shape Vela 5.2.0 takes from the inputs (tflite_reader.cpp)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(msgspec.Struct, frozen=True):
     """One tensor of an op. ``slot`` counts within the role; ``known``: it has a shape."""
 
     role: Role
@@ -55,8 +56,7 @@ class Operand:
         return tuple(int(v) for v in data.reshape(-1))
 
 
-@dataclass(frozen=True, slots=True)
-class Operands:
+class Operands(msgspec.Struct, frozen=True):
     """An op, its operands in file order, and its window (None for ops without one)."""
 
     op: Op

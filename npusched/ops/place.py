@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.hardware.target import Family
 from npusched.ir import ActivationKind, DataType, Model, Op, OpKind, Shape, Subgraph
@@ -30,8 +32,7 @@ COMPILED_CODE = "ethos-u"
 """Custom code of an op that Vela has made of others: it runs on the NPU as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class DilatedConvolution:
+class DilatedConvolution(msgspec.Struct, frozen=True):
     """SPACE_TO_BATCH_ND, a convolution and BATCH_TO_SPACE_ND that run as one dilated convolution.
 
     Fields are op indices; ``views`` are reshapes between them that move unit axes only.
@@ -50,14 +51,13 @@ class DilatedConvolution:
         return (self.space_to_batch, *self.views, self.convolution, self.batch_to_space)
 
 
-@dataclass(frozen=True, slots=True)
-class _Graph:
+class _Graph(msgspec.Struct, frozen=True):
     """A subgraph with its readers and writers by tensor, and inferred shapes."""
 
     subgraph: Subgraph
     inferred: Mapping[int, Shape]
-    readers: dict[int, list[Op]] = field(default_factory=lambda: defaultdict(list))
-    writers: dict[int, list[Op]] = field(default_factory=lambda: defaultdict(list))
+    readers: dict[int, list[Op]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    writers: dict[int, list[Op]] = msgspec.field(default_factory=lambda: defaultdict(list))
 
     def operands(self, op: Op) -> Operands:
         return operands_of(self.subgraph, op, self.inferred)

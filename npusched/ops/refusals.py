@@ -8,10 +8,10 @@ LOWERING §2.1; Vela 5.2.0, tflite_model_semantics.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 from math import isfinite, prod
 
+import msgspec
 import numpy as np
 
 from npusched.ir import DataType, Op, OpKind, Shape, Subgraph, Tensor
@@ -30,8 +30,7 @@ Check = Callable[[Operands], str | None]
 """Returns what is wrong with an op, as text, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One rule: its id, what it demands, what to do, and the check."""
 
     limit: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from npusched.ir import Shape
 from npusched.ir.options import ConvOptions, Padding, PoolOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(msgspec.Struct, frozen=True, kw_only=True):
     """Size, stride, dilation (elements) and padding (rows, columns of the IFM) of a kernel."""
 
     h: int = 1

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -52,13 +53,12 @@ class Ref:
     values: Array | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(slots=True)
-class FileState:
+class FileState(msgspec.Struct):
     """What the subgraphs of one file share."""
 
     seed: int
-    buffers: list[Record] = field(default_factory=lambda: [Record("Buffer", {})])
-    codes: dict[tuple[OpKind, str, int], int] = field(default_factory=dict)
+    buffers: list[Record] = msgspec.field(default_factory=lambda: [Record("Buffer", {})])
+    codes: dict[tuple[OpKind, str, int], int] = msgspec.field(default_factory=dict)
     salt: int = 0
 
     def buffer(self, raw: bytes) -> int:

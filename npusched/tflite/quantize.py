@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,8 +20,7 @@ _GRID: Final = tuple(i / 4 for i in range(-16, 17))
 _DENSITY: Final = tuple(math.exp(-z * z / 2) for z in _GRID)
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(msgspec.Struct, frozen=True):
     """Rough distribution of a tensor's real values.
 
     ``low`` and ``high`` are what it reaches in practice; None: 4 standard deviations off the mean.

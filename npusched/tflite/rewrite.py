@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -29,8 +30,7 @@ class NewConstant:
     axis: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpEdit:
+class OpEdit(msgspec.Struct, frozen=True, kw_only=True):
     """Op ``op`` reads these weights and this bias (inputs 1 and 2) and writes ``output``."""
 
     op: int

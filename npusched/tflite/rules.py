@@ -8,11 +8,11 @@ NeedsValues where a shape depends on values that are not known.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 from typing import Final, NoReturn, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -39,8 +39,7 @@ class NeedsValues(ValueError):  # noqa: N818
     """The shape depends on values that are only known at run time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(msgspec.Struct, frozen=True):
     """An input as rules see it: its shape, and its values where they are known."""
 
     shape: Shape

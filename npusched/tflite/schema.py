@@ -13,8 +13,9 @@ The schema is not recursive, so the nesting of a file is bounded by construction
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from npusched.ir import DataType, OpKind
 
@@ -252,8 +253,7 @@ TENSOR_TYPES: Final = (
 """TensorType: element type by code (19 INT2 and 20 UINT4 are newer and read as UNKNOWN)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """A slot of a table. ``slot`` is its index in the vtable.
 
     ``base`` is a scalar type, "str", a table name or a union name; ``code`` the struct code of
@@ -272,8 +272,7 @@ class Field:
     default: int | float
 
 
-@dataclass(frozen=True, slots=True)
-class TableSpec:
+class TableSpec(msgspec.Struct, frozen=True):
     """A table of the schema: its live fields by name, in slot order."""
 
     name: str

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from npusched.errors import ModelError
 from npusched.ir import Op, OpKind, Options, Shape, Subgraph, Tensor
@@ -17,8 +19,7 @@ from npusched.tflite.fold import fold
 from npusched.tflite.rules import NeedsValues, Operand, Operands, Rule, ShapeError
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     """What an op takes: inputs that must be there, outputs (None: as the rule says), its rule."""
 
     required: int
@@ -172,7 +173,7 @@ def propagate(graph: Subgraph, inputs: Mapping[int, Shape]) -> Subgraph:
             if index >= 0 and tensors[index].shape != shape:
                 tensors[index] = replace(tensors[index], shape=shape, dynamic_axes=())
                 changed.add(index)
-    return replace(graph, tensors=tuple(tensors))
+    return structs.replace(graph, tensors=tuple(tensors))
 
 
 def _reshaped(op: Op, operands: Operands) -> tuple[Shape, ...]:

@@ -14,7 +14,6 @@ import struct
 import tempfile
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -54,8 +53,7 @@ def default_folder() -> Path:
     return Path(os.path.expanduser("~")) / ".cache" / "npusched"
 
 
-@dataclass(frozen=True, slots=True)
-class CacheInfo:
+class CacheInfo(msgspec.Struct, frozen=True):
     """State of the cache: where, how many entries, their size, and the bound on it."""
 
     folder: Path

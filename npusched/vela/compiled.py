@@ -7,8 +7,9 @@ the database, whose rows can be missing (VELA_SPEC_2 §1).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from npusched.errors import VelaError
 from npusched.graph.types import SourceRef
@@ -59,8 +60,7 @@ class VelaPlacement(StrEnum):
     DROPPED = "dropped"
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementReading:
+class PlacementReading(msgspec.Struct, frozen=True):
     """Placement per source op, and the CPU ops of the compiled file that match no source op."""
 
     ops: dict[SourceRef, VelaPlacement]

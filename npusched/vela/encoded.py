@@ -8,8 +8,9 @@ each kernel belongs to.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from itertools import pairwise, zip_longest
+
+import msgspec
 
 from npusched.cost.types import Traversal
 from npusched.errors import VelaError
@@ -21,8 +22,7 @@ from npusched.vela.result import VelaResult
 from npusched.vela.stream import Stream, StreamOp, StreamOpKind
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedPart:
+class EncodedPart(msgspec.Struct, frozen=True):
     """Bytes that one core reads for one depth slice.
 
     ``weights_bytes`` is a multiple of 16; ``scales_bytes`` includes the padding to 16 (all scales
@@ -36,8 +36,7 @@ class EncodedPart:
     scales_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedOp:
+class EncodedOp(msgspec.Struct, frozen=True, kw_only=True):
     """Encoded weights of one scheduled op.
 
     ``source_ref`` is the TFLite op (None if Vela made it up), ``order`` counts the scheduled ops

@@ -147,7 +147,7 @@ def _small_shape(table: DebugTable) -> tuple[tuple[int, ...], ...]:
 def _with_followers(row: VelaOp, followers: tuple[VelaOp, ...]) -> VelaOp:
     if not followers:
         return row
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(row, followers=followers)
 

@@ -5,7 +5,7 @@ Numbers are Vela's own, unchanged. Shapes are (n, h, w, c).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from npusched.cost.types import Traversal
 from npusched.graph.types import Kernel, KernelKind, Layout, Reverse, Shape4, SourceRef
@@ -15,8 +15,7 @@ from npusched.ir import DataType
 _KINDS = {str(kind): kind for kind in KernelKind}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VelaFm:
+class VelaFm(msgspec.Struct, frozen=True, kw_only=True):
     """A feature map as one op uses it.
 
     ``shape`` is the whole tensor, ``region`` the slice that is touched (the whole, if Vela gives
@@ -37,8 +36,7 @@ class VelaFm:
     buffering: str = "None"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VelaWeights:
+class VelaWeights(msgspec.Struct, frozen=True, kw_only=True):
     """Encoded weights of one op and how they are brought in.
 
     ``total_bytes`` are all depth slices and cores without scales; ``max_range_bytes`` the largest
@@ -69,8 +67,7 @@ class VelaWeights:
         return "Fast" in self.format
 
 
-@dataclass(frozen=True, slots=True)
-class VelaTraffic:
+class VelaTraffic(msgspec.Struct, frozen=True):
     """Transfers between the op and one memory for one purpose (Lut, FeatureMap, Weights, Scales).
 
     Feature-map bytes include burst inflation (VELA_SPEC §3.1).
@@ -83,8 +80,7 @@ class VelaTraffic:
     written_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VelaBlock:
+class VelaBlock(msgspec.Struct, frozen=True, kw_only=True):
     """Block configuration of a kernel, and cycles per block as Vela estimates them."""
 
     ifm_block: Block
@@ -97,8 +93,7 @@ class VelaBlock:
     wd_cycles: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VelaEstimates:
+class VelaEstimates(msgspec.Struct, frozen=True, kw_only=True):
     """The scheduler's own estimates for the striped, sliced op (VELA_SPEC_2 §6), in cycles."""
 
     op_without_buffering_cycles: int
@@ -107,8 +102,7 @@ class VelaEstimates:
     weight_read_cycles: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VelaOp:
+class VelaOp(msgspec.Struct, frozen=True, kw_only=True):
     """One scheduled op: the joined rows of perf, perf_debug, perf_debug_main and group.
 
     ``followers`` are the ops fused into or chained onto it, in order; their costs are 0 or in
@@ -171,8 +165,7 @@ class VelaOp:
         return VelaTraffic(memory, purpose, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VelaSource:
+class VelaSource(msgspec.Struct, frozen=True, kw_only=True):
     """A row of ``source``: an operator of the file (ref None: made by the reader itself)."""
 
     id: int
@@ -185,8 +178,7 @@ class VelaSource:
     ofm_c: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VelaOptimised:
+class VelaOptimised(msgspec.Struct, frozen=True, kw_only=True):
     """A row of ``optimised``: an operator after a rewrite, and the source operator it came from."""
 
     id: int
@@ -199,8 +191,7 @@ class VelaOptimised:
     ofm_c: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VelaTensor:
+class VelaTensor(msgspec.Struct, frozen=True, kw_only=True):
     """A row of ``tensors``: an allocated tensor, with its life and place as Vela gives them."""
 
     id: int
@@ -216,8 +207,7 @@ class VelaTensor:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class VelaQueued:
+class VelaQueued(msgspec.Struct, frozen=True):
     """A row of ``queue``: one kernel start in a command stream (several per op = stripes).
 
     ``offset_bytes`` counts from the stream's first command word.

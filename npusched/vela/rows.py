@@ -10,8 +10,10 @@ front of a fused op.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from itertools import pairwise
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.cost.arith import unpermuted
 from npusched.cost.blocks import find_block
@@ -49,8 +51,7 @@ _CPU_OP = CostOp(KernelKind.CPU, _SCALAR, _SCALAR)
 _FUSED = ACTIVATIONS | {KernelKind.TRANSPOSE, KernelKind.REVERSE}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VelaRow:
+class VelaRow(msgspec.Struct, frozen=True, kw_only=True):
     """One scheduled op as Vela reports it.
 
     ``op`` has the whole OFM (what the report costs), ``stripe_op`` the stripe that the block was

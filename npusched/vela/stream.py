@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
+
+import msgspec
 
 from npusched.errors import ModelError
 from npusched.hardware.target import Family
@@ -157,8 +158,7 @@ _INTERNAL = 1 << 8
 Registers = Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class AddressRange:
+class AddressRange(msgspec.Struct, frozen=True):
     """``length_bytes`` from ``address`` in a region; ``internal``: the NPU's own memory (LUTs)."""
 
     region: int
@@ -167,8 +167,7 @@ class AddressRange:
     internal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOp:
+class StreamOp(msgspec.Struct, frozen=True):
     """An acting command.
 
     ``offset_bytes`` counts from the first command word, as the debug database's ``queue`` does.
@@ -206,8 +205,7 @@ class StreamOp:
         return sum(part.length_bytes for part in self.scales)
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """A decoded driver payload. ``words`` are the command words; ``start_bytes`` their place."""
 
     payload_format: str

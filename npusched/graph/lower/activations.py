@@ -6,9 +6,9 @@ Source: LOWERING.md §5, §9; Vela 5.2.0, ``compiler/tflite_graph_optimiser.cpp`
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.lower import lut, scaling
 from npusched.graph.lower.common import (

@@ -8,11 +8,11 @@ RewriteDepthwise, RewriteNegate).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from npusched.graph.lower import scaling
 from npusched.graph.shapes import fold_batch, same_padding
@@ -180,7 +180,7 @@ def lower_conv2d(graph: WorkGraph, op: WorkOp) -> None:
     add_missing_bias(graph, op, out)
     op.ofm_rescale = conv_rescale(op)
     realise_large_dilation(graph, op)
-    if op.ifm.shape[0] > 1 and op.kernel == Kernel():
+    if op.ifm.shape[0] > 1 and _is_one_tap(op.kernel):
         _fold_batch(op, op.ifm.shape[-1])
 
 
@@ -201,8 +201,13 @@ def lower_depthwise(graph: WorkGraph, op: WorkOp) -> None:
     op.ofm_rescale = conv_rescale(op)
     set_weights(graph, op, values.transpose(3, 1, 2, 0), "")
     realise_large_dilation(graph, op)
-    if single and op.ifm.shape[0] > 1 and op.kernel == Kernel():
+    if single and op.ifm.shape[0] > 1 and _is_one_tap(op.kernel):
         _fold_batch(op, depth)
+
+
+def _is_one_tap(kernel: Kernel) -> bool:
+    """Return True for 1x1 with stride 1, whatever the dilation."""
+    return (kernel.h, kernel.w, kernel.stride_h, kernel.stride_w) == (1, 1, 1, 1)
 
 
 def lower_fully_connected(graph: WorkGraph, op: WorkOp) -> None:

@@ -6,7 +6,7 @@ Source: LOWERING.md §5; Vela 5.2.0, ``compiler/graphir_optimiser.cpp`` (Rewrite
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from npusched.graph.lower.common import NO_SCALE, add_kernel, scalar, temporary, use
 from npusched.graph.lower.scaling import UNIT, Scale, dtype_range

@@ -8,10 +8,11 @@ multipliers as Vela 5.2 does in its ConvertZeroPoint and ConvertQuantizationToEx
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from npusched.graph.lower import scaling
 from npusched.graph.lower.scaling import UNIT, Scale
@@ -45,8 +46,7 @@ _NUMPY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Quant:
+class Quant(msgspec.Struct, frozen=True):
     """Real scale (None = none stated: no scaling) and zero point that one side of an op applies."""
 
     scale: float | None = None

@@ -6,7 +6,7 @@ Source: LOWERING.md §5; Vela 5.2.0, ``compiler/tflite_graph_optimiser.cpp``
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from npusched.graph.lower.basic_kernels import (
     MAX_HARDWARE_DILATION,

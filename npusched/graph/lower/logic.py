@@ -8,9 +8,9 @@ Vela 5.2.0, ``compiler/graphir_optimiser.cpp`` (RewriteSelect, ConvertBool8Tenso
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.lower.common import NO_SCALE, add_kernel, quant, scalar, temporary, use
 from npusched.graph.lower.scaling import UNIT, quantize_scale

@@ -10,10 +10,11 @@ persistent tensors: every write goes to a tensor of its own that shares the stat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import prod
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.lower import scaling
 from npusched.graph.lower.activations import native_activation
@@ -38,16 +39,14 @@ SIGMOID_RANGE = (11, 32757)
 """What the reference's table can reach; the NPU's unit reaches further."""
 
 
-@dataclass(slots=True)
-class _State:
+class _State(msgspec.Struct):
     """The tensor that now holds a state, and how one batch of it is read."""
 
     tensor: WorkTensor
     how: Quant
 
 
-@dataclass(slots=True, kw_only=True)
-class _Cell:
+class _Cell(msgspec.Struct, kw_only=True):
     """One LSTM being unrolled. ``rows`` batches are computed at once, ``batch`` is the first."""
 
     graph: WorkGraph

@@ -7,8 +7,9 @@ RewriteFullyConnectDynamic), ``compiler/graphir_optimiser.cpp`` (RewriteMatmul),
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
+
+from msgspec.structs import replace
 
 from npusched.graph.lower.basic_kernels import lower_fully_connected
 from npusched.graph.lower.common import (

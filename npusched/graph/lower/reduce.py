@@ -7,10 +7,10 @@ RewriteReduceMin), ``compiler/scheduler_decompose.cpp`` (DecomposeReduce).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.lower import scaling
 from npusched.graph.lower.common import (

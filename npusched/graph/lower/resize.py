@@ -8,11 +8,12 @@ in a last pool or depthwise convolution. Source: LOWERING.md §5; Vela 5.2.0,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import gcd
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from npusched.graph.lower.common import (
     NO_SCALE,
@@ -37,8 +38,7 @@ HALF_PIXEL_SCALE = Scale((1 << 31) + 1, 35)
 _HALF_PIXEL_WEIGHTS = ((1, 3, 3, 9), (3, 1, 9, 3), (3, 9, 1, 3), (9, 3, 3, 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(msgspec.Struct, frozen=True):
     """Output / input size of one axis as ``n / d`` in lowest terms (doubled for half pixels)."""
 
     n: int
@@ -58,7 +58,7 @@ def ratio(ofm: int, ifm: int, *, align_corners: bool, half_pixel: bool) -> Ratio
 
 
 def lower_resize(graph: WorkGraph, op: WorkOp) -> None:
-    """RESIZE_*: a copy for equal sizes, an Add for 1x1 inputs (U55/U65), else one whole resize."""
+    """RESIZE_*: a copy for equal sizes, else one whole resize."""
     options = op.options
     assert isinstance(options, ResizeOptions)
     bilinear = op.kind is OpKind.RESIZE_BILINEAR
@@ -78,8 +78,6 @@ def lower_resize(graph: WorkGraph, op: WorkOp) -> None:
             use(ofm.tensor, NO_SCALE),
             ofm_scale=UNIT,
         )
-    elif one_pixel and not is_u85(graph):
-        _spread(graph, op)
     else:
         _whole_resize(graph, op, rows, columns, interpolate)
     graph.remove(op)
@@ -90,20 +88,6 @@ def _is_identity(rows: Ratio, columns: Ratio, interpolate: bool) -> bool:
         return False
     unit = (rows.n, rows.d, columns.n, columns.d) == (1, 1, 1, 1)
     return unit or (not interpolate and rows.n == rows.d and columns.n == columns.d)
-
-
-def _spread(graph: WorkGraph, op: WorkOp) -> None:
-    """Add zeros in the result's shape to the single pixel (stored values, no zero point)."""
-    ifm, ofm = op.ifm, op.ofm
-    zeros = constant(graph, f"{op.name}/zeros", np.zeros(ofm.shape), ofm.tensor.dtype)
-    add_kernel(
-        graph,
-        op,
-        KernelKind.ADD,
-        [use(ifm.tensor, NO_SCALE, ifm.shape), use(zeros)],
-        use(ofm.tensor, NO_SCALE, ofm.shape),
-        ofm_scale=UNIT,
-    )
 
 
 def _whole_resize(
@@ -127,7 +111,7 @@ def _whole_resize(
 
 
 def decompose_resize(graph: WorkGraph, op: WorkOp) -> None:
-    """Step 3: one resize per batch on U85; doublings and a last window on U55/U65."""
+    """Step 3: one resize per batch on U85; on U55/U65 doublings and a last window, or an Add."""
     if is_u85(graph):
         if has_leading(feature_maps(op)):
             replace_by(graph, op, along_leading_axes(op))
@@ -136,7 +120,9 @@ def decompose_resize(graph: WorkGraph, op: WorkOp) -> None:
     n_h, d_h, n_w, _ = op.resize
     half_pixel = d_h == 2 and n_h % 2 == 0
     up_h, up_w = (n_h // 2, n_w // 2) if half_pixel else (n_h, n_w)
-    if op.interpolate and half_pixel:
+    if op.ifm.region[1] == op.ifm.region[2] == 1:
+        _spread(graph, op)
+    elif op.interpolate and half_pixel:
         _half_pixel_doubling(graph, op)
     else:
         factor = max(up_h, up_w)
@@ -148,6 +134,14 @@ def decompose_resize(graph: WorkGraph, op: WorkOp) -> None:
     graph.remove(op)
     for piece in graph.ops:  # in step 3 the graph holds nothing else
         cut(graph, piece)
+
+
+def _spread(graph: WorkGraph, op: WorkOp) -> None:
+    """Add zeros in the result's shape to the single pixel (stored values, no zero point)."""
+    ofm = requantised(op.ofm, NO_SCALE)
+    zeros = constant(graph, f"{op.name}/zeros", np.zeros(ofm.region), ofm.tensor.dtype)
+    ifm = requantised(op.ifm, NO_SCALE)
+    add_kernel(graph, op, KernelKind.ADD, [ifm, use(zeros)], ofm, ofm_scale=UNIT)
 
 
 def _doubled(graph: WorkGraph, op: WorkOp, source: Link, up_h: int, up_w: int) -> Link:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from npusched.graph.types import KernelKind, Rescale, Rounding
@@ -315,8 +315,7 @@ def quantize_value(value: float, scale: float, zero_point: int) -> int:
     return zero_point + round_half_away(float32(float32(value) / float32(scale)))
 
 
-@dataclass(frozen=True, slots=True)
-class Clamp:
+class Clamp(msgspec.Struct, frozen=True):
     """Bounds in quantised units; None = unbounded on that side."""
 
     minimum: int | None

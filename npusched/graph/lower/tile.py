@@ -6,9 +6,8 @@ ReshapeReverse), ``compiler/tflite_graph_optimiser.cpp`` (ConvertMirrorPad, Conv
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.lower.common import (
     NO_SCALE,

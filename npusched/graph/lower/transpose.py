@@ -7,10 +7,10 @@ MergeTransposes), ``compiler/scheduler_decompose.cpp`` (DecomposeTranspose, Swap
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.lower.common import NO_SCALE, add_kernel, is_u85, use, view
 from npusched.graph.shapes import around_axis, folded_leading, pad_axes

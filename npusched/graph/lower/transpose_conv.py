@@ -8,9 +8,10 @@ DecomposeTransposeConv2DLargeStride).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from npusched.graph.lower.basic_kernels import (
     add_missing_bias,
@@ -119,8 +120,7 @@ def decompose_transpose_conv(graph: WorkGraph, op: WorkOp) -> None:
     cut(graph, op)
 
 
-@dataclass(frozen=True, slots=True)
-class _Phase:
+class _Phase(msgspec.Struct, frozen=True):
     """The outputs ``first``, ``first + stride``, ... of one axis, as a convolution of stride 1.
 
     ``taps`` are the kernel positions that reach them, already in the order of a convolution;
