@@ -7,10 +7,10 @@ takes the first slice's size from the command stream.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from npusched.cost.adapt import cost_op
 from npusched.cost.blocks import find_block

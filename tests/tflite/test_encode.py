@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import fields
-from dataclasses import replace as replaced
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as replaced
 
 from npusched.ir import ActivationKind, OpKind, Options, Padding
 from npusched.tflite.decode import decode
@@ -149,7 +148,8 @@ def test_options_round_trip(kind: OpKind, data: st.DataObject) -> None:
     }
     shape: Options = read_options(kind, Record(table, dict.fromkeys(ones, 1)), "op")
     changes: dict[str, Any] = {
-        f.name: data.draw(_STRATEGIES[str(f.type)], label=f.name) for f in fields(shape)
+        name: data.draw(_STRATEGIES[stated], label=name)
+        for name, stated in type(shape).__annotations__.items()
     }
     if "subgraphs" in changes:
         changes["subgraphs"] = tuple(range(len(getattr(shape, "subgraphs"))))  # noqa: B009

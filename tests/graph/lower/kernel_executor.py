@@ -7,20 +7,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
-from kernel_arithmetic import (
-    NUMPY,
-    Array,
-    Stored,
-    activated,
-    bent,
-    rescaled,
-    scaled,
-    wrapped,
-)
+from msgspec.structs import replace
 
 from npusched.graph.lower.scaling import Scale, average_pool_scale, dtype_range
 from npusched.graph.opgraph import OpGraph
@@ -37,6 +27,16 @@ from npusched.graph.types import (
 )
 from npusched.hardware.target import Family
 from npusched.ir import DataType
+from tests.graph.lower.kernel_arithmetic import (
+    NUMPY,
+    Array,
+    Stored,
+    activated,
+    bent,
+    rescaled,
+    scaled,
+    wrapped,
+)
 
 K = KernelKind
 
