@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Literal
+
+import msgspec
 
 from npusched import __version__
 from npusched import advise as advising
@@ -41,8 +42,7 @@ from npusched.schedule import Amounts, Buffer, BufferKind, Level, OpRun, Plan, S
 FLASH = frozenset({MemoryKind.ON_CHIP_FLASH, MemoryKind.OFF_CHIP_FLASH})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanInputs:
+class PlanInputs(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a report is made of.
 
     ``unfused[v]`` is what scheduled op v costs alone. ``vela_version`` is None if Vela was not
