@@ -83,6 +83,11 @@ class LoadedKernel:
     ofm: Storage
 
     @property
+    def volume_bytes(self) -> bytes:
+        """The weights as bytes (to compare), b"" without."""
+        return b"" if self.volume is None else self.volume.tobytes()
+
+    @property
     def reads(self) -> tuple[Storage, ...]:
         """Feature maps that are read."""
         return (self.ifm,) if self.ifm2 is None else (self.ifm, self.ifm2)
