@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from npusched.cost.types import BlockConfig
 from npusched.graph.types import Placement
-from npusched.memory import Allocation, align_up, allocate
+from npusched.memory import Allocation, LiveRange, align_up, allocate
 from npusched.schedule.kernels import Kernels, Places, Sizes
 from npusched.schedule.search import Solution, Step
 from npusched.schedule.segments import Detail, Segments
+from npusched.schedule.staging import Way
 from npusched.schedule.stripes import window_of
 from npusched.schedule.types import (
     Bound,
@@ -36,7 +37,11 @@ def assemble(
     The plan's bound is a placeholder; the caller knows the proof.
     """
     homes = {segments.tensors[item]: memory for item, memory in solution.homes.items()}
-    parts = [_segment(segments, step, homes) for step in solution.steps]
+    before = [None, *solution.steps[:-1]]
+    parts = [
+        _segment(segments, step, homes, 0.0 if previous is None else previous.option.cycles)
+        for previous, step in zip(before, solution.steps, strict=False)
+    ]
     buffers = _feature_maps(segments, solution, homes)
     for index, step in enumerate(solution.steps):
         buffers.extend(_own_buffers(segments, step, index, homes))
@@ -100,14 +105,16 @@ def _detail(step: Step) -> Detail:
     return step.option.detail
 
 
-def _segment(segments: Segments, step: Step, homes: Mapping[int, str]) -> Segment:
+def _segment(
+    segments: Segments, step: Step, homes: Mapping[int, str], slack_cycles: float
+) -> Segment:
     detail = _detail(step)
     runs = []
     for v in range(step.start, step.end + 1):
         places = segments.places_of(v, step.start, step.end, homes)
-        runs.append(_op_run(segments, step, v, places, detail.modes[v - step.start]))
+        runs.append(_op_run(segments, step, v, places, slack_cycles))
     last = segments.graph.ops[step.end]
-    rows = window_of(last).ofm_rows
+    rows = segments.windows[step.end].ofm_rows
     return Segment(
         ops=tuple(range(step.start, step.end + 1)),
         placement=last.placement,
@@ -120,16 +127,24 @@ def _segment(segments: Segments, step: Step, homes: Mapping[int, str]) -> Segmen
     )
 
 
-def _op_run(segments: Segments, step: Step, v: int, places: Places, mode: WeightMode) -> OpRun:
+def _op_run(segments: Segments, step: Step, v: int, places: Places, slack_cycles: float) -> OpRun:
     rows, sizes = sizes_of(segments, step, v)
-    cost = segments.kernels.run(v, rows, sizes, places, mode)
+    mode, way = _detail(step).modes[v - step.start], _way(segments, step, places)
+    if way is None:
+        cost = segments.kernels.run(v, rows, sizes, places, mode)
+    else:
+        assert segments.staged is not None
+        slack = slack_cycles if way.buffering.prefetched else 0.0
+        cost = segments.staged.cost(v, places, _detail(step).way or 0, slack)
     op = segments.graph.ops[v]
     on_cpu = op.placement is Placement.CPU
     return OpRun(
         op=v,
         placement=op.placement,
         stripe_rows=rows,
-        runs=sum(count for _, _, count in sizes) * op.count,
+        runs=sum(count for _, _, count in sizes)
+        * op.count
+        * (1 if way is None else way.buffering.slices),
         weight_mode=None if op.weights is None or on_cpu else mode,
         weight_bytes=cost.weights.total,
         weights_exact=cost.weights.exact,
@@ -137,7 +152,16 @@ def _op_run(segments: Segments, step: Step, v: int, places: Places, mode: Weight
         memory_cycles=tuple(sorted(cost.busy.items())),
         bound_by="cpu" if on_cpu else segments.kernels.bound_by(v, places, cost),
         amounts=segments.kernels.amounts(cost),
+        buffering=None if way is None else way.buffering,
     )
+
+
+def _way(segments: Segments, step: Step, places: Places) -> Way | None:
+    """How the weights of a single op are staged, None if in no such way."""
+    detail = _detail(step)
+    if detail.way is None or segments.staged is None:
+        return None
+    return segments.staged.ways(step.start, places)[detail.way]
 
 
 def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, str]) -> list[Buffer]:
@@ -150,6 +174,12 @@ def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, st
     buffers: list[Buffer] = []
     if not solution.steps:
         return buffers  # nothing runs
+    over = {
+        segments.graph.ops[step.end].final_ofm.tensor: detail.over
+        for step in solution.steps
+        for detail in (_detail(step),)
+        if detail.over is not None
+    }
     for tensor in segments.tensors:
         life = segments.lives[tensor]
         first = 0 if life.first < 0 else segment_of.get(life.first, 0)
@@ -170,6 +200,7 @@ def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, st
                 size_bytes=life.size_bytes,
                 first_step=first,
                 end_step=max(end, first + 1),
+                in_place_of=over.get(tensor),
             )
         )
     return buffers
@@ -200,30 +231,81 @@ def _own_buffers(
                 )
             )
         if detail.modes[v - step.start] is WeightMode.RESIDENT:
-            rows, _ = sizes_of(segments, step, v)
-            places = segments.places_of(v, step.start, step.end, homes)
-            buffers.append(
-                Buffer(
-                    kind=BufferKind.WEIGHTS,
-                    name=f"weights of {op.name or v}",
-                    tensor=v,
-                    memory=cache,
-                    rows=0,
-                    size_bytes=align_up(segments.kernels.weights(v, rows, places).total),
-                    first_step=index,
-                    end_step=index + 1,
-                )
-            )
+            buffers += _weight_buffers(segments, step, index, v, homes)
     return buffers
+
+
+def _weight_buffers(
+    segments: Segments, step: Step, index: int, v: int, homes: Mapping[int, str]
+) -> list[Buffer]:
+    """Buffers of resident weights; what is prefetched is there in the segment before, too."""
+    places = segments.places_of(v, step.start, step.end, homes)
+    way = _way(segments, step, places)
+    if way is None:
+        rows, _ = sizes_of(segments, step, v)
+        sizes: tuple[int, ...] = (align_up(segments.kernels.weights(v, rows, places).total),)
+    else:
+        sizes = way.buffer_bytes
+    early = way is not None and way.buffering.prefetched
+    return [
+        Buffer(
+            kind=BufferKind.WEIGHTS,
+            name=f"weights of {segments.graph.ops[v].name or v}",
+            tensor=v,
+            memory=segments.target.roles.cache,
+            rows=0,
+            size_bytes=size,
+            first_step=index - 1 if early and number == 0 else index,
+            end_step=index + 1,
+        )
+        for number, size in enumerate(sizes)
+    ]
 
 
 def _allocate(
     buffers: list[Buffer], budget_memory: str, limit: int | None
 ) -> tuple[tuple[str, Allocation], ...]:
-    memories = sorted({buffer.memory for buffer in buffers})
     result = []
-    for memory in memories:
-        ranges = [buffer.live for buffer in buffers if buffer.memory == memory]
-        bound = limit if memory == budget_memory else None
-        result.append((memory, allocate(ranges, limit_bytes=bound)))
+    for memory in sorted({buffer.memory for buffer in buffers}):
+        own = [buffer for buffer in buffers if buffer.memory == memory]
+        groups = _same_place(own)
+        ranges = []
+        for group in groups:
+            members = [own[k] for k in group]
+            ranges.append(
+                LiveRange(
+                    key=members[0].name,
+                    size_bytes=max(buffer.size_bytes for buffer in members),
+                    first_step=min(buffer.first_step for buffer in members),
+                    end_step=max(buffer.end_step for buffer in members),
+                )
+            )
+        placed = allocate(ranges, limit_bytes=limit if memory == budget_memory else None)
+        offsets = [0] * len(own)
+        for group, offset in zip(groups, placed.offsets, strict=True):
+            for k in group:
+                offsets[k] = offset
+        tied = Allocation(
+            offsets=tuple(offsets), peak_bytes=placed.peak_bytes, bound_bytes=placed.bound_bytes
+        )
+        result.append((memory, tied))
     return tuple(result)
+
+
+def _same_place(buffers: Sequence[Buffer]) -> list[list[int]]:
+    """Indices of buffers that take each other's place, one list per place."""
+    group_of: dict[int, list[int]] = {}
+    by_tensor = {
+        buffer.tensor: k
+        for k, buffer in enumerate(buffers)
+        if buffer.kind is BufferKind.FEATURE_MAP
+    }
+    groups: list[list[int]] = []
+    for k, buffer in sorted(enumerate(buffers), key=lambda pair: pair[1].first_step):
+        before = None if buffer.in_place_of is None else by_tensor.get(buffer.in_place_of)
+        if before is None:
+            groups.append([k])
+        else:
+            group_of[before].append(k)
+        group_of[k] = groups[-1] if before is None else group_of[before]
+    return groups

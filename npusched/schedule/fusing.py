@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from npusched.graph.chains import StopKind, primary_ifm, stripe_stop
+from npusched.graph.kinds import is_elementwise
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import Access, Layout, ScheduledOp
+from npusched.graph.types import Access, Layout, Placement, ScheduledOp
 from npusched.schedule.lifetimes import Lifetime
 from npusched.schedule.rows import (
     Policy,
@@ -71,6 +72,77 @@ class Fusing:
         if runs is None:
             runs = self._runs[key] = self._all_runs(j, stripe_rows, policy)
         return runs[v]
+
+    def overwritable(self, i: int, j: int) -> tuple[int, ...]:
+        """Maps made before [i..j] whose place op j's result may take, row by row.
+
+        Op j is element-wise; the map has the same shape and layout as the result, is read whole,
+        and nobody reads it after op j. Whether other ops of the segment are far enough ahead
+        depends on the stripes: see ``may_overwrite``.
+        """
+        op = self.graph.ops[j]
+        if not is_elementwise(op.kind) or op.placement is Placement.CPU or op.count > 1:
+            return ()
+        written = op.final_ofm
+        result = self.graph.feature_maps[written.tensor]
+        if not _plain(written) or self.graph.writers[result.id] != (j,):
+            return ()
+        found = []
+        for access in op.ifms:
+            fm = self.graph.feature_maps[access.tensor]
+            if fm.is_constant or fm.is_graph_input or fm.is_graph_output or fm.is_persistent:
+                continue
+            life = self.lives[fm.id]
+            alike = (fm.shape, fm.layout, fm.dtype.bits) == (
+                result.shape,
+                result.layout,
+                result.dtype.bits,
+            )
+            plain = _plain(access) and access.view == written.view
+            dying = life.first < i and life.last == j
+            if alike and plain and dying and fm.id not in found:
+                found.append(fm.id)
+        return tuple(found)
+
+    def may_overwrite(self, tensor: int, i: int, j: int, stripe_rows: int, policy: Policy) -> bool:
+        """True if no other op of the segment still needs a row when op j overwrites it."""
+        others = [v for v in self.graph.readers[tensor] if i <= v < j]
+        if not others:
+            return True
+        progress = self._progress(i, j, stripe_rows, policy)
+        for v in others:
+            if any(access.is_slice for access in self.graph.ops[v].ifms if access.tensor == tensor):
+                return False
+            window = self._window(
+                self.graph.ops[v],
+                next(k for k, a in enumerate(self.graph.ops[v].ifms) if a.tensor == tensor),
+            )
+            total = self.windows[v].ofm_rows
+            for end, done in progress:
+                if done[v] < total and window.needed(done[v], done[v] + 1)[0] < end:
+                    return False
+        return True
+
+    def _progress(
+        self, i: int, j: int, stripe_rows: int, policy: Policy
+    ) -> list[tuple[int, dict[int, int]]]:
+        """For each stripe of op j: its end, and how many rows every op has made by then."""
+        ends = {v: list(self.run(v, j, stripe_rows, policy).ends) for v in range(i, j + 1)}
+        found = []
+        for number, end in enumerate(ends[j]):
+            needed = {j: end}
+            for v in range(j, i - 1, -1):
+                for maker, window in self.edges(v, i):
+                    if needed.get(v, 0):
+                        upto = window.needed(max(needed[v] - 1, 0), needed[v])[1]
+                        needed[maker] = max(needed.get(maker, 0), upto)
+            done = {
+                v: next((e for e in ends[v] if e >= rows), ends[v][-1])
+                for v, rows in needed.items()
+            }
+            done[j] = ends[j][number - 1] if number else 0
+            found.append((end, done))
+        return found
 
     def edges(self, v: int, i: int) -> list[tuple[int, Window]]:
         """(op of the segment that starts at i, window) for each input of op v made there."""

@@ -127,10 +127,17 @@ class Kernels:
         key = (v, stripe_rows)
         known = self._weights.get(key)
         if known is None:  # the block depends on shapes alone, not on where things lie
-            described = self.cost_op(v, places)
-            block = stripe_cost(self.target, described, 0, stripe_rows, lut_loaded=True).block
-            known = self._weights[key] = self._sizes(op, block)
+            known = self._weights[key] = self._sizes(op, self.block(v, stripe_rows, places))
         return known
+
+    def block(self, v: int, stripe_rows: int, places: Places) -> BlockConfig:
+        """Block config of op ``v`` in stripes of this height."""
+        described = self.cost_op(v, places)
+        return stripe_cost(self.target, described, 0, stripe_rows, lut_loaded=True).block
+
+    def rows(self, v: int) -> int:
+        """OFM rows of op ``v``."""
+        return window_of(self.graph.ops[v]).ofm_rows
 
     def bound_by(self, v: int, places: Places, cost: KernelCost) -> str:
         """What sets the pace of a kernel: a memory's name, weights, or a part of the NPU.
@@ -248,6 +255,10 @@ class Kernels:
                     basis=Basis.PHYSICAL,
                 ),
             )
+        return self.tallied(tally, weights)
+
+    def tallied(self, tally: Tally, weights: WeightBytes) -> KernelCost:
+        """The sums of a tally as a cost with its value in the objective."""
         return self._scored(
             KernelCost(
                 block=tally.block,

@@ -10,16 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
 from npusched.hardware import Target
 from npusched.memory import align_up
 from npusched.schedule.fusing import Fusing
-from npusched.schedule.kernels import Kernels, Places, Sizes
+from npusched.schedule.kernels import KernelCost, Kernels, Places, Sizes
 from npusched.schedule.lifetimes import Lifetime, lifetimes, storage
 from npusched.schedule.rows import Policy, stripe_candidates
-from npusched.schedule.search import Homes, Item, Option, Problem, pareto
+from npusched.schedule.search import (
+    NO_PREFETCH,
+    Homes,
+    Item,
+    Option,
+    Prefetch,
+    Problem,
+    pareto,
+)
+from npusched.schedule.staging import StagedWeights, Way, copy_cycles
 from npusched.schedule.stripes import touched_maps
 from npusched.schedule.types import WeightMode
 
@@ -29,25 +39,41 @@ SEGMENT_CAP = 12
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How a segment runs: final stripe height, row policy, and each op's weight mode."""
+    """How a segment runs: final stripe height, row policy, and each op's weight mode.
+
+    ``over``: the map whose place the segment's result takes, row by row; None = its own.
+    ``way``: how the weights of a single op are staged (index, see ``staging``); None = not so.
+    """
 
     stripe_rows: int
     policy: Policy
     modes: tuple[WeightMode, ...]
+    over: int | None = None
+    way: int | None = None
 
 
-Entry = tuple[int, float, tuple[WeightMode, ...]]
-"""(bytes, score, weight modes) of a suffix of a chain."""
+Entry = tuple[int, float, tuple[WeightMode, ...], float]
+"""(bytes, score, weight modes, cycles that hide a copy) of a suffix of a segment."""
 
 
 class Segments:
     """Segments of one graph on one target: what the search asks for, remembered."""
 
-    def __init__(self, kernels: Kernels, *, cap: int = SEGMENT_CAP, linear: bool = False) -> None:
+    def __init__(
+        self,
+        kernels: Kernels,
+        *,
+        cap: int = SEGMENT_CAP,
+        linear: bool = False,
+        in_place: bool = True,
+        staged: bool = True,
+    ) -> None:
         self.kernels = kernels
         self.graph: OpGraph = kernels.graph
         self.target: Target = kernels.target
         self.cap = cap
+        self.in_place = in_place
+        self.staged = StagedWeights(kernels) if staged else None
         self.lives: dict[int, Lifetime] = lifetimes(self.graph, self.target)
         self.tensors = sorted(self.lives)
         self._index = {tensor: k for k, tensor in enumerate(self.tensors)}
@@ -57,6 +83,7 @@ class Segments:
         self._touched = [touched_maps(op) for op in self.graph.ops]
         self._sizes: dict[tuple[int, int, int, Policy], Sizes] = {}
         self._suffixes: dict[tuple[object, ...], list[Entry]] = {}
+        self._prefetches: dict[int, list[Prefetch]] = {}
         self._crossings: dict[tuple[int, int], tuple[int, ...]] = {}
         self._ends: list[list[int]] = [[] for _ in self.graph.ops]
         for j in range(len(self.graph.ops)):
@@ -75,6 +102,7 @@ class Segments:
             ends=self.ends,
             touched=self.touched,
             options=self.options,
+            prefetches=self.prefetches,
         )
 
     def ends(self, i: int) -> Sequence[int]:
@@ -93,16 +121,14 @@ class Segments:
         }
         return tuple(sorted(found))
 
-    def options(self, i: int, j: int, homes: Homes) -> list[Option]:
-        """Pareto front of ways to run segment [i..j], by rising bytes."""
+    def options(self, i: int, j: int, homes: Homes, prefetch: int = NO_PREFETCH) -> list[Option]:
+        """Pareto front of ways to run segment [i..j], by rising bytes.
+
+        ``prefetch``: index in ``prefetches(i)`` of what was copied under the segment before.
+        """
         places = {self.tensors[item]: memory for item, memory in homes}
         if i == j:
-            own = self._internal_bytes(i)
-            entries = self._entries(i, self._whole_rows(i), None, self.places_of(i, i, i, places))
-            return [
-                Option(own + size, score, Detail(self._whole_rows(i), Policy.ALIGNED, modes))
-                for size, score, modes in entries
-            ]
+            return self._single(i, places, prefetch)
         memory = {
             tensor: place
             for v in range(i, j + 1)
@@ -112,9 +138,66 @@ class Segments:
         for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
             for policy in self._policies(i, j, stripe_rows):
                 rolling = self._rolling_bytes(i, j, stripe_rows, policy)
-                for size, score, modes in self._suffix(i, j, stripe_rows, policy, memory):
-                    found.append(Option(rolling + size, score, Detail(stripe_rows, policy, modes)))
+                over, saved = self._overwritten(i, j, stripe_rows, policy, places)
+                for size, score, modes, hiding in self._suffix(i, j, stripe_rows, policy, memory):
+                    detail = Detail(stripe_rows, policy, modes, over)
+                    found.append(Option(rolling - saved + size, score, detail, hiding))
         return pareto(found)
+
+    def _single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
+        """Op v alone, whole: streamed, resident, or staged in one of its ways."""
+        rows = self._whole_rows(v)
+        over, saved = self._overwritten(v, v, rows, Policy.ALIGNED, homes)
+        own = self._internal_bytes(v) - saved
+        places = self.places_of(v, v, v, homes)
+        found: list[Option] = []
+        if prefetch == NO_PREFETCH:
+            found += [
+                Option(own + size, score, Detail(rows, Policy.ALIGNED, modes, over), hiding)
+                for size, score, modes, hiding in self._entries(v, rows, None, places)
+            ]
+        modes = (WeightMode.RESIDENT,)
+        for index, way in self._ways(v, places):
+            early = way.buffering.prefetched
+            if early != (prefetch != NO_PREFETCH) or (early and self._early(v, prefetch) != index):
+                continue
+            assert self.staged is not None
+            cost = (
+                self.staged.cost(v, places, index, 0)
+                if not early
+                else self.staged.hidden(v, places, index)
+            )
+            detail = Detail(rows, Policy.ALIGNED, modes, over, index)
+            size = own + sum(way.buffer_bytes)
+            found.append(Option(size, cost.score, detail, float(way.lag_cycles)))
+        return pareto(found)
+
+    def prefetches(self, v: int) -> list[Prefetch]:
+        """Ways to copy weights of op v while the segment before it runs."""
+        known = self._prefetches.get(v)
+        if known is None:
+            places = self.places_of(v, v, v, {})
+            known = self._prefetches[v] = [
+                Prefetch(way.slot_bytes, partial(self._wait, v, places, index))
+                for index, way in self._ways(v, places)
+                if way.buffering.prefetched
+            ]
+        return known
+
+    def _wait(self, v: int, places: Places, way: int, cycles: float) -> float:
+        """What op v's score grows by if the segment before hides only so many cycles."""
+        assert self.staged is not None
+        late = self.staged.cost(v, places, way, cycles)
+        return late.score - self.staged.hidden(v, places, way).score
+
+    def _ways(self, v: int, places: Places) -> list[tuple[int, Way]]:
+        return [] if self.staged is None else list(enumerate(self.staged.ways(v, places)))
+
+    def _early(self, v: int, prefetch: int) -> int:
+        """Index among all ways of the ``prefetch``-th one that is prefetched."""
+        places = self.places_of(v, v, v, {})
+        early = [index for index, way in self._ways(v, places) if way.buffering.prefetched]
+        return early[prefetch]
 
     def sizes(self, v: int, j: int, stripe_rows: int, policy: Policy) -> tuple[int, Sizes]:
         """(nominal rows, distinct stripes) of op v in a chain that ends with op j."""
@@ -187,6 +270,24 @@ class Segments:
                 total += align_up(kept * fm.row_bytes)
         return total
 
+    def _overwritten(
+        self, i: int, j: int, stripe_rows: int, policy: Policy, homes: Mapping[int, str]
+    ) -> tuple[int | None, int]:
+        """(map whose place the result takes, bytes of the budget memory that this saves)."""
+        if not self.in_place:
+            return None, 0
+        result = self.lives[self.graph.ops[j].final_ofm.tensor] if self.graph.ops[j].ofms else None
+        cache = self.target.roles.cache
+        for tensor in self.fusing.overwritable(i, j):
+            life = self.lives[tensor]
+            if result is None or homes.get(tensor, life.homes[0]) != cache:
+                continue
+            if homes.get(result.tensor, result.homes[0]) != cache or result.last <= j:
+                continue
+            if self.fusing.may_overwrite(tensor, i, j, stripe_rows, policy):
+                return tensor, result.size_bytes
+        return None, 0
+
     def _suffix(
         self, v: int, j: int, stripe_rows: int, policy: Policy, memory: Mapping[int, str]
     ) -> list[Entry]:
@@ -225,28 +326,30 @@ class Segments:
     ) -> list[Entry]:
         """Op v alone: streamed weights, and resident ones where that lowers the score."""
         streamed = self._cost(v, stripe_rows, sizes, places, WeightMode.STREAMED)
-        entries: list[Entry] = [(0, streamed, (WeightMode.STREAMED,))]
+        entries: list[Entry] = [(0, streamed.score, (WeightMode.STREAMED,), float(streamed.cycles))]
         if WeightMode.RESIDENT in self.modes(v):
             resident = self._cost(v, stripe_rows, sizes, places, WeightMode.RESIDENT)
-            if resident < streamed:
-                size = align_up(self.kernels.weights(v, stripe_rows, places).total)
-                entries.append((size, resident, (WeightMode.RESIDENT,)))
+            if resident.score < streamed.score:
+                total = self.kernels.weights(v, stripe_rows, places).total
+                hiding = float(resident.cycles - copy_cycles(self.kernels, total))
+                entry = (align_up(total), resident.score, (WeightMode.RESIDENT,), hiding)
+                entries.append(entry)
         return entries
 
     def _cost(
         self, v: int, stripe_rows: int, sizes: Sizes | None, places: Places, mode: WeightMode
-    ) -> float:
+    ) -> KernelCost:
         if sizes is None:
-            return self.kernels.whole(v, places, mode).score
-        return self.kernels.run(v, stripe_rows, sizes, places, mode).score
+            return self.kernels.whole(v, places, mode)
+        return self.kernels.run(v, stripe_rows, sizes, places, mode)
 
 
 def _merge(mine: Sequence[Entry], rest: Sequence[Entry]) -> list[Entry]:
     """Pareto front of all sums of one entry of each list."""
     sums = [
-        (a_size + b_size, a_score + b_score, a_modes + b_modes)
-        for a_size, a_score, a_modes in mine
-        for b_size, b_score, b_modes in rest
+        (a_size + b_size, a_score + b_score, a_modes + b_modes, a_hiding + b_hiding)
+        for a_size, a_score, a_modes, a_hiding in mine
+        for b_size, b_score, b_modes, b_hiding in rest
     ]
     sums.sort(key=lambda entry: (entry[0], entry[1]))
     front: list[Entry] = []

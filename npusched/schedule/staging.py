@@ -1,0 +1,184 @@
+"""Weights that are copied to SRAM while something else runs.
+
+Under the segment before, or slice by slice under the op itself.
+
+An op run whole may get its weights in one piece, copied while the segment before runs, or in depth
+slices that take turns in two buffers, the next one copied while one is used (Vela's weight
+buffering; the cycles are its formula, VELA_SPEC_2 §5, applied with the segment before as slack).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from npusched.cost.bursts import dma_cycles
+from npusched.cost.op_cost import Staging, op_cost, staged_slack_of
+from npusched.cost.types import Basis, BlockConfig, WeightBytes
+from npusched.cost.weights import scale_bytes
+from npusched.graph.types import Placement
+from npusched.memory import align_up
+from npusched.schedule.kernels import KernelCost, Kernels, Places, Tally
+from npusched.schedule.types import Buffering
+
+SLICE_COUNTS = (2, 3, 4, 6, 8, 12, 16)
+"""Numbers of depth slices that are tried."""
+
+SLICE_GRANULE = 16
+"""Slices start at multiples of 16 channels (VELA_SPEC §3.6)."""
+
+_HIDDEN = 1 << 50
+"""Slack that hides any copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to stage the weights of an op that runs whole.
+
+    ``buffer_bytes``: sizes of its buffers (two for slices that take turns). ``slot_bytes``: what
+    the segment before must keep free for a prefetch, 0 = none. ``staging`` and ``lag_cycles``
+    (cycles at the end, which hide the next copy) are what its cost follows from.
+    """
+
+    buffering: Buffering
+    buffer_bytes: tuple[int, ...]
+    slot_bytes: int
+    staging: Staging
+    lag_cycles: int
+
+
+class StagedWeights:
+    """Ways to stage the weights of the ops of one graph, with their costs, remembered."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self.kernels = kernels
+        self._ways: dict[int, tuple[Way, ...]] = {}
+        self._costs: dict[tuple[int, Places, int, int], KernelCost] = {}
+
+    def ways(self, v: int, places: Places) -> tuple[Way, ...]:
+        """Ways of op v: prefetched whole, and in slices, prefetched and not.
+
+        Sizes and slices do not depend on where feature maps lie; ``places`` may be any.
+        """
+        known = self._ways.get(v)
+        if known is None:
+            known = self._ways[v] = tuple(self._find(v, places))
+        return known
+
+    def cost(self, v: int, places: Places, way: int, slack_cycles: float) -> KernelCost:
+        """Cost of op v with one of its ways if the segment before lends so many cycles."""
+        slack = _HIDDEN if slack_cycles >= _HIDDEN else int(slack_cycles)
+        key = (v, places, way, slack)
+        known = self._costs.get(key)
+        if known is None:
+            known = self._costs[key] = self._cost(v, places, self._ways[v][way], slack)
+        return known
+
+    def hidden(self, v: int, places: Places, way: int) -> KernelCost:
+        """Cost of op v if the segment before hides all that it can."""
+        return self.cost(v, places, way, _HIDDEN)
+
+    def _cost(self, v: int, places: Places, way: Way, slack: int) -> KernelCost:
+        kernels = self.kernels
+        weights = self._weights(v, places)
+        described = kernels.cost_op(v, places)
+        cost = op_cost(
+            kernels.target,
+            described,
+            weights,
+            basis=Basis.PHYSICAL,
+            block=self._block(v, places),
+            staging=way.staging,
+            slack_cycles=slack,
+        )
+        tally = Tally()
+        tally.add(cost, 1)
+        exact = weights.exact and way.buffering.slices == 1
+        known = WeightBytes(weights=weights.weights, scales=weights.scales, exact=exact)
+        return kernels.tallied(tally, known)
+
+    def _weights(self, v: int, places: Places) -> WeightBytes:
+        return self.kernels.weights(v, self.kernels.rows(v), places)
+
+    def _block(self, v: int, places: Places) -> BlockConfig:
+        return self.kernels.block(v, self.kernels.rows(v), places)
+
+    def _find(self, v: int, places: Places) -> list[Way]:
+        target, op = self.kernels.target, self.kernels.graph.ops[v]
+        apart = target.roles.const != target.roles.cache
+        if op.weights is None or op.placement is Placement.CPU or op.count > 1 or not apart:
+            return []
+        weights = self._weights(v, places)
+        depth = op.weights.shape[0]
+        found = [self._way(v, places, weights, (0, depth), prefetched=True)]
+        if op.transpose is not None or any(sub.transpose for sub in op.sub_ops):
+            return found
+        granule = max(SLICE_GRANULE, self._block(v, places).ofm_ublock.c)
+        for borders in sorted({slice_borders(depth, n, granule) for n in SLICE_COUNTS}):
+            if len(borders) > 2:
+                found += [
+                    self._way(v, places, weights, borders, prefetched=early)
+                    for early in (True, False)
+                ]
+        return found
+
+    def _way(
+        self,
+        v: int,
+        places: Places,
+        weights: WeightBytes,
+        borders: tuple[int, ...],
+        *,
+        prefetched: bool,
+    ) -> Way:
+        target = self.kernels.target
+        assert target.accelerator is not None
+        block = self._block(v, places)
+        depth = borders[-1]
+        sizes = [weights.total]
+        if len(borders) > 2:
+            sizes = [
+                align_up(weights.weights * (end - start) // depth)
+                + scale_bytes(target.accelerator, end - start, block.ofm_ublock.c)
+                for start, end in pairwise(borders)
+            ]
+        lag = staged_slack_of(
+            target,
+            self.kernels.cost_op(v, places),
+            depth=borders[-1] - borders[-2],
+            basis=Basis.PHYSICAL,
+            block=block,
+            slices=len(sizes),
+        )
+        buffers = (max(sizes[::2]), *([max(sizes[1::2])] if len(sizes) > 1 else []))
+        return Way(
+            buffering=Buffering(borders=borders, buffers=min(len(sizes), 2), prefetched=prefetched),
+            buffer_bytes=tuple(align_up(size) for size in buffers),
+            slot_bytes=align_up(max(sizes[::2])) if prefetched else 0,
+            staging=Staging(
+                full_dma_bytes=sum(sizes),
+                first_dma_bytes=sizes[0],
+                pre_buffered_bytes=sizes[0] if prefetched else 0,
+                self_slack_cycles=lag,
+            ),
+            lag_cycles=lag,
+        )
+
+
+def slice_borders(depth: int, count: int, granule: int) -> tuple[int, ...]:
+    """Borders of ``count`` slices (fewer if the granule asks for it), all but the last equal."""
+    step = -(-depth // count)
+    step = -(-step // granule) * granule
+    return (*range(0, depth, step), depth)
+
+
+def copy_cycles(kernels: Kernels, size_bytes: int) -> int:
+    """NPU cycles that a copy of constants to the staging memory takes when nothing hides it."""
+    target = kernels.target
+    return dma_cycles(
+        target,
+        size_bytes,
+        source=target.const,
+        destination=target.cache,
+        basis=Basis.PHYSICAL,
+    )
