@@ -16,6 +16,7 @@ from npusched.ir import Model
 from npusched.tflite import is_vela_compiled, load_model
 from tests.conftest import corpus_models
 from tests.graph.graph_models import MODELS, model_of
+from tests.graph.random_models import random_model
 
 FAMILIES = (*Family, None)
 CORPUS = corpus_models()
@@ -52,6 +53,14 @@ def test_corpus_models(large: Model) -> None:
         pytest.skip("its scratch tensors have no writer")
     for graph in _graphs(large):
         check_graph(graph, large)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_models(seed: int) -> None:
+    model = random_model(seed)
+    if model is not None:
+        for graph in _graphs(model):
+            check_graph(graph, model)
 
 
 def check_graph(graph: OpGraph, model: Model) -> None:
