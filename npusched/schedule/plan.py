@@ -42,10 +42,18 @@ class Planner:
         *,
         objective: Objective | None = None,
         cap: int = SEGMENT_CAP,
+        linear: bool = False,
+        in_place: bool = True,
+        staged: bool = True,
     ) -> Planner:
-        """State the problem. ``cap``: most ops in a chain (1 = no chains)."""
+        """State the problem.
+
+        Every ingredient can be left out, to see what it is worth: ``cap``: most ops in a segment
+        (1 = nothing fused); ``linear``: only chains; ``in_place``: results over their inputs;
+        ``staged``: weights copied while something else runs.
+        """
         kernels = Kernels(graph, target, sizes, objective or Objective())
-        segments = Segments(kernels, cap=cap)
+        segments = Segments(kernels, cap=cap, linear=linear, in_place=in_place, staged=staged)
         memory = target.roles.cache
         return cls(
             segments=segments,
@@ -113,8 +121,8 @@ class Planner:
         if solution is not best:
             notes = (*notes, "the cheapest plan did not pack; the next cheaper peak was taken")
         scope = (
-            f"this op order, linear chains of at most {self.segments.cap} ops, "
-            "every number of stripes, weights streamed or resident"
+            f"this op order, segments of at most {self.segments.cap} ops, every number of "
+            "stripes, weights streamed, resident, prefetched or sliced"
         )
         bound = Bound(objective=best.score, gap=gap, proof=proof, scope=scope)
         return replace(plan, bound=bound, notes=notes)

@@ -187,8 +187,7 @@ class Segments:
     def _wait(self, v: int, places: Places, way: int, cycles: float) -> float:
         """What op v's score grows by if the segment before hides only so many cycles."""
         assert self.staged is not None
-        late = self.staged.cost(v, places, way, cycles)
-        return late.score - self.staged.hidden(v, places, way).score
+        return self.staged.wait(v, places, way, cycles)
 
     def _ways(self, v: int, places: Places) -> list[tuple[int, Way]]:
         return [] if self.staged is None else list(enumerate(self.staged.ways(v, places)))

@@ -47,12 +47,25 @@ class Way:
     lag_cycles: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Cycles that decide how long an op with staged weights waits; ``value``: score per cycle."""
+
+    full: float
+    first: float
+    core: float
+    busy: float
+    hidden: float
+    value: float
+
+
 class StagedWeights:
     """Ways to stage the weights of the ops of one graph, with their costs, remembered."""
 
     def __init__(self, kernels: Kernels) -> None:
         self.kernels = kernels
         self._ways: dict[int, tuple[Way, ...]] = {}
+        self._waits: dict[tuple[int, Places, int], _Terms] = {}
         self._costs: dict[tuple[int, Places, int, int], KernelCost] = {}
 
     def ways(self, v: int, places: Places) -> tuple[Way, ...]:
@@ -77,6 +90,34 @@ class StagedWeights:
     def hidden(self, v: int, places: Places, way: int) -> KernelCost:
         """Cost of op v if the segment before hides all that it can."""
         return self.cost(v, places, way, _HIDDEN)
+
+    def wait(self, v: int, places: Places, way: int, slack_cycles: float) -> float:
+        """What op v's score grows by if the segment before lends only so many cycles.
+
+        The formula of ``op_cost`` for staged weights, with its terms worked out once.
+        """
+        key = (v, places, way)
+        terms = self._waits.get(key)
+        if terms is None:
+            terms = self._waits[key] = self._terms(v, places, way)
+        late = max(
+            terms.full - slack_cycles, terms.core + max(terms.first - slack_cycles, 0.0), terms.busy
+        )
+        return max(late - terms.hidden, 0.0) * terms.value
+
+    def _terms(self, v: int, places: Places, index: int) -> _Terms:
+        way = self._ways[v][index]
+        best, worst = self.hidden(v, places, index), self.cost(v, places, index, 0.0)
+        full = copy_cycles(self.kernels, way.staging.full_dma_bytes)
+        longer = worst.cycles - best.cycles
+        return _Terms(
+            full=full + way.staging.self_slack_cycles,
+            first=copy_cycles(self.kernels, way.staging.first_dma_bytes),
+            core=best.core_cycles,
+            busy=max(best.busy.values(), default=0),
+            hidden=best.cycles,
+            value=(worst.score - best.score) / longer if longer else 0.0,
+        )
 
     def _cost(self, v: int, places: Places, way: Way, slack: int) -> KernelCost:
         kernels = self.kernels

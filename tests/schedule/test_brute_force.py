@@ -54,10 +54,11 @@ def networks(draw: st.DrawFn) -> bytes:
     return builder.build()
 
 
-def _planner(content: bytes, target: Target) -> Planner:
+def _planner(content: bytes, target: Target, *, plain: bool = False) -> Planner:
     model = read_model(content, "random")
     assert target.accelerator is not None
-    return Planner.of(build_graph(model, target.accelerator.family), target, _sizes)
+    graph = build_graph(model, target.accelerator.family)
+    return Planner.of(graph, target, _sizes, in_place=not plain, staged=not plain)
 
 
 def brute_force(planner: Planner, budget: float) -> float | None:
@@ -124,7 +125,7 @@ def _best_part(
 @settings(max_examples=40, deadline=None)
 @given(networks(), st.sampled_from(sorted(TARGETS)), st.floats(0.3, 1.2))
 def test_plan_equals_brute_force(content: bytes, name: str, share: float) -> None:
-    planner = _planner(content, TARGETS[name])
+    planner = _planner(content, TARGETS[name], plain=True)
     graph, target = planner.segments.graph, planner.segments.target
     if len(graph.ops) > 6:
         return
@@ -145,6 +146,9 @@ def test_plan_equals_brute_force(content: bytes, name: str, share: float) -> Non
         return
     assert check_plan(graph, target, plan) == []
     assert plan.objective >= expected * (1 - 1e-12)
+    full = _planner(content, TARGETS[name]).plan(budget)
+    assert check_plan(graph, target, full) == []
+    assert full.objective <= plan.objective * (1 + 1e-12)
 
 
 @settings(max_examples=20, deadline=None)
