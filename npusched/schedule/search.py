@@ -70,7 +70,8 @@ class Problem:
     ``touched(i, j)`` are the items whose home changes the segment's cost. ``options(i, j, homes,
     prefetch)`` returns its options, by rising bytes and falling score (a Pareto front, never
     empty). ``prefetches(k)`` are the ways to prefetch for op k run alone; their index is what
-    ``options`` gets (``NO_PREFETCH`` otherwise).
+    ``options`` gets (``NO_PREFETCH`` otherwise); no option of a prefetch needs fewer bytes than
+    the leanest without one.
     """
 
     op_count: int

@@ -52,7 +52,7 @@ def problems(draw: st.DrawFn) -> Problem:
         mix = zlib.crc32(repr((seed, i, j, homes, prefetch)).encode()) * 2654435761
         found = [
             Option(
-                (mix >> (5 * k)) % 40,
+                (mix >> (5 * k)) % 40 + 40 * (prefetch != NO_PREFETCH),
                 float((mix >> (7 * k + 3)) % 50 + 10 * (j == i)),
                 k,
                 cycles=float((mix >> (3 * k + 1)) % 30),
