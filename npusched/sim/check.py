@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npusched.hardware.target import AcceleratorU55
 from npusched.sim.container import SCRATCH, NpuOperator
-from npusched.sim.hazards import Hazard, find_hazards
+from npusched.sim.hazards import Hazard, HazardKind, find_hazards
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.memory import Span
 from npusched.sim.program import Program
@@ -37,6 +37,15 @@ def check_executable(
         kept.update({tensor: written[key] for key, tensor in tensors.items()})
         found.append(hazards + check_program(program, accelerator))
     return tuple(found)
+
+
+def check_bare(program: Program, accelerator: AcceleratorU55 | None = None) -> tuple[Hazard, ...]:
+    """Return the findings of a stream without its file (``load_bare``).
+
+    Which bytes the host writes is not known, so reads of unwritten bytes are no findings.
+    """
+    found = find_hazards(program) + check_program(program, accelerator)
+    return tuple(each for each in found if each.kind is not HazardKind.UNINITIALISED)
 
 
 def _scratch_keys(program: Program) -> tuple[int, int]:

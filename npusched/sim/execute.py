@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from npusched.errors import SimError
 from npusched.sim.kernels import run
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.program import LoadedDma, LoadedKernel, Program
@@ -47,7 +48,16 @@ def execute(
 def run_kernel(
     kernel: LoadedKernel, memories: Mapping[int, Array], keys: Mapping[int, int]
 ) -> Array:
-    """Run one kernel; return what it wrote (n, h, w, c)."""
+    """Run one kernel; return what it wrote (n, h, w, c).
+
+    Raises SimError if the program was loaded without constants.
+    """
+    if kernel.arithmetic is None:
+        raise SimError(
+            "cannot run a bare command stream",
+            f"{kernel.state.label} has no weights or tables",
+            "run the compiled .tflite file",
+        )
     ofm = kernel.ofm.view
     ifm = kernel.ifm.read(memories[keys[kernel.ifm.view.region]])
     ifm2 = None

@@ -102,6 +102,8 @@ def effect(program: Program) -> tuple[object, ...]:
 
 def _kernel_effect(kernel: LoadedKernel) -> tuple[object, ...]:
     arithmetic, state = kernel.arithmetic, kernel.state
+    if arithmetic is None:
+        return (state,)
     weights = arithmetic.weights
     scaling, table = arithmetic.scaling, arithmetic.table
     return (

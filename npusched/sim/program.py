@@ -17,7 +17,7 @@ from npusched.errors import SimError
 from npusched.graph.types import Rounding
 from npusched.hardware.target import Family
 from npusched.sim.arithmetic import make_arithmetic
-from npusched.sim.decode import WeightDecoder
+from npusched.sim.decode import Prepared, WeightDecoder
 from npusched.sim.kernels import Arithmetic
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.memory import Region, Span, Storage, check_span
@@ -38,6 +38,8 @@ LUT_BYTES = 2048
 """Tables lie in the last 2 KiB of the SHRAM, in 8 slots of 256 bytes (SIM.md §3)."""
 
 LUT_SLOT_BYTES = 256
+
+_REGION_NAMES = {0: "read_only", 1: "scratch", 2: "scratch_fast"}
 
 _SMALL_MACS = 64
 """U55-32 and U55-64 have no reserved table banks: other kernels overwrite them (EMIT.md §5)."""
@@ -73,10 +75,11 @@ class LoadedKernel:
     """A kernel ready to run: what it computes, and where its feature maps lie.
 
     ``volume`` are its weights (OHWI, all cores, zero point subtracted), None without.
+    ``arithmetic`` is None if the stream was loaded without constants.
     """
 
     state: KernelState
-    arithmetic: Arithmetic
+    arithmetic: Arithmetic | None
     volume: Array | None
     ifm: Storage
     ifm2: Storage | None
@@ -181,6 +184,55 @@ def load(stream: Stream, regions: Sequence[Region]) -> Program:
     writes to constants, and weights, scales or tables that are not constants.
     """
     loader = _Loader(machine_of(stream), {region.index: region for region in regions})
+    return _load(stream, loader)
+
+
+def load_bare(stream: Stream) -> Program:
+    """Resolve a stream of which there are only the commands: it can be checked and counted.
+
+    Regions are as large as the stream reaches; region 0 is taken as constant. Raises SimError as
+    ``load``, except for what concerns constants.
+    """
+    sizes = _reached(stream)
+    regions = {
+        index: Region(
+            index=index,
+            name=_REGION_NAMES.get(index, f"region {index}"),
+            size_bytes=size,
+            content=bytes(size) if index == 0 else None,
+        )
+        for index, size in sizes.items()
+    }
+    return _load(stream, _Loader(machine_of(stream), regions, has_constants=False))
+
+
+def _reached(stream: Stream) -> dict[int, int]:
+    """Return the bytes that a stream reaches in each region that it uses."""
+    sizes: dict[int, int] = {}
+
+    def reach(region: int, end: int) -> None:
+        sizes[region] = max(sizes.get(region, 0), end)
+
+    dmas = kernels = 0
+    for op, registers in stream.walk():
+        if op.kind is StreamOpKind.DMA:
+            dma = read_dma(op, registers, dmas)
+            dmas += 1
+            reach(dma.source.region, dma.source_span[1])
+            if not dma.destination.internal:
+                reach(dma.destination.region, max(end for _, end in dma.destination_spans))
+        elif op.is_kernel:
+            state = read_kernel(op, registers, kernels)
+            kernels += 1
+            for view in state.views:
+                reach(view.region, Storage.of(view).span[1])
+            for part in (*state.weights, *state.scales):
+                reach(part.region, part.address + part.length_bytes)
+    return sizes
+
+
+def _load(stream: Stream, loader: _Loader) -> Program:
+    """Load all commands in order."""
     commands = []
     for op, registers in stream.walk():
         if op.kind is StreamOpKind.STOP:
@@ -200,8 +252,8 @@ def rounding_once(program: Program, kernels: frozenset[int]) -> Program:
     def changed(command: Command) -> Command:
         if not isinstance(command, LoadedKernel) or command.state.index not in kernels:
             return command
-        scaling = command.arithmetic.scaling
-        if scaling is None:
+        scaling = command.arithmetic.scaling if command.arithmetic else None
+        if command.arithmetic is None or scaling is None:
             return command
         once = replace(command.arithmetic, scaling=replace(scaling, rounding=Rounding.NATURAL))
         return replace(command, arithmetic=once)
@@ -212,7 +264,10 @@ def rounding_once(program: Program, kernels: frozenset[int]) -> Program:
 class _Loader:
     """Follows which bytes are constants while commands are read in order."""
 
-    def __init__(self, machine: Machine, regions: dict[int, Region]) -> None:
+    def __init__(
+        self, machine: Machine, regions: dict[int, Region], *, has_constants: bool = True
+    ) -> None:
+        self.has_constants = has_constants
         self.machine = machine
         self.regions = regions
         self.decoder = WeightDecoder(machine.cores, machine.ofm_ublock_depth)
@@ -318,10 +373,7 @@ class _Loader:
             name = ("IFM", "IFM2")[number] if number < len(storages) - 1 else "OFM"
             where = f"the {name} of {state.label}"
             self.place(storage.span, storage.view.region, where, writes=name == "OFM")
-        weights = [self.constant(part, f"{state.label} (weights)") for part in state.weights]
-        scales = [self.constant(part, f"{state.label} (scales)") for part in state.scales]
-        prepared = self.decoder.prepare(state, weights, scales)
-        arithmetic = make_arithmetic(state, prepared, self.table(state))
+        prepared, arithmetic = self.meaning(state) if self.has_constants else (None, None)
         ofm = storages[-1]
         for part in ofm.bytes_of(self.known[self.regions[state.ofm.region].key]):
             part[...] = False
@@ -335,6 +387,13 @@ class _Loader:
             ifm2=storages[1] if len(storages) > 2 else None,
             ofm=ofm,
         )
+
+    def meaning(self, state: KernelState) -> tuple[Prepared | None, Arithmetic]:
+        """Resolve the constants of a kernel."""
+        weights = [self.constant(part, f"{state.label} (weights)") for part in state.weights]
+        scales = [self.constant(part, f"{state.label} (scales)") for part in state.scales]
+        prepared = self.decoder.prepare(state, weights, scales)
+        return prepared, make_arithmetic(state, prepared, self.table(state))
 
     def table(self, state: KernelState) -> bytes:
         """Return the bytes of the kernel's table, b"" without one."""

@@ -168,7 +168,7 @@ def read_kernel(op: StreamOp, registers: Registers, index: int) -> KernelState:
         shram=(
             reader.get(Register.IFM_IB_END),
             reader.get(Register.AB_START),
-            reader.get(Register.IFM2_IB_START) if isinstance(function, Binary) else 0,
+            reader.optional(Register.IFM2_IB_START) if isinstance(function, Binary) else 0,
         ),
     )
 
