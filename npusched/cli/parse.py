@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,22 +50,24 @@ def display_name(model: str) -> str:
 
 
 def read_bytes(model: str) -> bytes:
-    """Content of a model file, or of a built-in demo (``demo:NAME``). Raises ModelError."""
+    """Content of a model file or pipe, or of a built-in demo (``demo:NAME``). Raises ModelError."""
     if model.startswith(DEMO_PREFIX):
         from npusched.demos import demo
 
-        content: bytes = demo(model.removeprefix(DEMO_PREFIX))
-        return content
+        return demo(model.removeprefix(DEMO_PREFIX))
+    from npusched.tflite.container import MAX_FILE_BYTES, read_file
+
+    path = Path(model)
     try:
-        return Path(model).read_bytes()
-    except IsADirectoryError:
-        raise ModelError(f"{model} is a folder", "", "name one .tflite file") from None
-    except FileNotFoundError:
-        raise ModelError(
-            f"no such file: {model}", "", "give a .tflite file, or demo:mobilenet to try one"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {model}", str(error), "check the file") from None
+        mode = path.stat().st_mode
+        if stat.S_ISFIFO(mode):
+            with path.open("rb") as stream:
+                return stream.read(MAX_FILE_BYTES)
+    except (OSError, ValueError):
+        mode = 0
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise ModelError(f"cannot read the model: {model} is a device", "", "name a .tflite file")
+    return read_file(path)
 
 
 def parse_shapes(texts: tuple[str, ...]) -> dict[str, Shape]:

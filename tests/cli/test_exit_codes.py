@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -97,11 +99,12 @@ def test_damaged_files_are_2(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("missing.tflite", "no such file"),
-        (".", "is a folder"),
+        ("missing.tflite", "does not exist"),
+        (".", "is a directory"),
         ("demo:mobilnet", "did you mean 'mobilenet'?"),
         ("demo:chain:0", "chain:300"),
         ("a\x00b", "cannot read"),
+        ("x" * 5000, "cannot read"),
     ],
 )
 def test_files_that_are_none_are_2(
@@ -109,6 +112,23 @@ def test_files_that_are_none_are_2(
 ) -> None:
     path = name if name.startswith("demo:") else str(tmp_path / name)
     assert check_error(capsys, ["plan", path, *U55], 2, said)["kind"] == "model"
+
+
+def test_a_device_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    check_error(capsys, ["plan", "/dev/zero", *U55], 2, "is a device")
+
+
+def test_a_model_may_come_through_a_pipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `npusched plan <(fetch model)` in a shell."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(demo("chain:2"),))
+    writer.start()
+    assert run(["plan", str(pipe), *U55]) == 0
+    writer.join()
+    assert "2 ops" in capsys.readouterr().out
 
 
 def test_a_compiled_model_is_2(capsys: pytest.CaptureFixture[str]) -> None:
