@@ -61,12 +61,11 @@ def _misfit(kernel: LoadedKernel, accelerator: AcceleratorU55) -> str:
     ifm = ifm_banks(state, accelerator)
     if state.kind is StreamOpKind.ELEMENTWISE:
         start = first
-        if state.is_binary:
+        if state.ifm2 is not None:
             if second < first + ifm:
                 return f"the IFM needs {ifm} banks, {second - first} are set aside"
             start = second
-        streamed = not state.is_binary or state.scalar is None or state.ifm.dtype.itemsize > 2
-        if streamed and ib_end < start + ifm:
+        if ib_end < start + ifm:
             return f"an IFM needs {ifm} banks, {ib_end - start} are set aside"
         return f"IFMs end at bank {ib_end}, {top} are free" if ib_end > top else ""
     if ib_end < first + ifm:
