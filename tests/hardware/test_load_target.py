@@ -71,7 +71,10 @@ def test_memory_modes(mode: str, kind: str, roles: tuple[str, ...], budget: int 
 
 
 def test_the_board() -> None:
-    """RA8P1: 0.5 x 8 = 4 bytes per cycle; Vela, by the name, 0.5 x 16 = 8 (VELA_SPEC §8.2)."""
+    """RA8P1: Vela, by the name, 0.5 x 16 = 8 bytes per cycle (VELA_SPEC §8.2).
+
+    MRAM has 0.5 x 8 = 4; SRAM the full 8 of the port, fitted to a measurement.
+    """
     target = load_target("renesas-ra8p1")
     assert (target.clock_hz, target.cpu.clock_hz, target.cpu.name) == (500e6, 1e9, "cortex-m85")
     assert (target.const.name, target.arena.name) == ("mram", "sram")
@@ -80,7 +83,7 @@ def test_the_board() -> None:
         "OffChipFlash",
     )
     for memory in (target.const, target.arena):
-        assert memory.bandwidth_bytes_per_cycle == 4
+        assert memory.bandwidth_bytes_per_cycle == (4 if memory is target.const else 8)
         assert memory.vela_bandwidth_bytes_per_cycle == 8
         assert (memory.read_latency_cycles, memory.write_latency_cycles) == (8, 8)
         assert memory.burst_bytes == 128
