@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import lru_cache
 
 from npusched.cost.types import Basis
 from npusched.graph.types import Shape4
 from npusched.hardware.target import Memory
 
 _FLOAT32 = struct.Struct("<f")
+
+_EXACT = 1 << 24
+"""Integers up to here are float32 values."""
 
 
 def ceil_div(value: int, divisor: int) -> int:
@@ -46,7 +50,13 @@ def transfer_cycles(size_bytes: int, bandwidth_bytes_per_cycle: float) -> int:
     """Cycles to move ``size_bytes``: float32 quotient, truncated (VELA_SPEC_2 §2)."""
     if bandwidth_bytes_per_cycle <= 0:
         return 0
-    return int(float32(float32(size_bytes) / float32(bandwidth_bytes_per_cycle)))
+    size = size_bytes if size_bytes <= _EXACT else float32(size_bytes)
+    return int(float32(size / _rate(bandwidth_bytes_per_cycle)))
+
+
+@lru_cache(maxsize=4096)
+def _rate(bandwidth_bytes_per_cycle: float) -> float:
+    return float32(bandwidth_bytes_per_cycle)
 
 
 def bandwidth(memory: Memory, basis: Basis) -> float:

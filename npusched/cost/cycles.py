@@ -10,6 +10,7 @@ last of a back-to-back sequence. Sources: VELA_SPEC_2 §2-§4; Vela 5.2.0 ``Esti
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -119,6 +120,20 @@ def _output_cycles(accelerator: Accelerator, op: CostOp, ofm: CostFm) -> float:
     return output_cycles_per_element_u85(accelerator, op)
 
 
+class _Pipeline(msgspec.Struct, frozen=True):
+    """What a MAC op's cycles are made of: per block, except ``fill`` and ``drain``.
+
+    ``scale_channels``: channels of a block whose scales are read, 0 if the op has none.
+    """
+
+    blocks: float
+    mac: float
+    output: float
+    fill: int
+    drain: int
+    scale_channels: int
+
+
 def _mac_op(
     target: Target,
     op: CostOp,
@@ -130,26 +145,13 @@ def _mac_op(
     bias: Memory,
 ) -> NpuCycles:
     """Pipeline of MACs and output stage over a fractional number of blocks."""
-    accelerator = _accelerator(target)
-    ofm = pipeline_ofm(op)
-    n, ofm_h, ofm_w, ofm_c = ofm.shape
-    ofm_block = block.ofm_block
-    h, w, c = min(ofm_h, ofm_block.h), min(ofm_w, ofm_block.w), min(ofm_c, ofm_block.c)
-    micro = ofm_micro_block(accelerator, op, ofm, block)
-    in_block = ceil_div(h, micro.h) * ceil_div(w, micro.w) * ceil_div(c, micro.c)
-    in_ofm = ceil_div(ofm_h, micro.h) * ceil_div(ofm_w, micro.w) * ceil_div(ofm_c, micro.c)
-    if micro != block.ofm_ublock:
-        in_ofm *= n  # the 1x4 micro-block has a batch axis in Vela, the others have none
-    blocks = in_ofm / in_block
-
-    compute = float(math.ceil(_output_cycles(accelerator, op, ofm) * (h * w * c)))
+    parts = _pipeline(target, op, block, basis)
+    blocks, mac, compute = parts.blocks, parts.mac, parts.output
+    fill, drain = parts.fill, parts.drain
     output = compute
-    if op.has_scales and unit_of(accelerator, op.kind) in (Unit.CONV, Unit.DEPTHWISE):
-        output = max(compute, float(_SCALE_BYTES) * c * bias.read_latency_cycles / 256)
-    mac = float(mac_cycles_per_block(accelerator, op, ofm, block))
-
-    fill = fill_cycles(target, op, block, basis)
-    drain = drain_cycles(target, ofm, block, basis)
+    if parts.scale_channels:
+        reads = float(_SCALE_BYTES) * parts.scale_channels * bias.read_latency_cycles / 256
+        output = max(compute, reads)
     exposed = abs(drain - fill) if blocks > 1 else 0
     issue = (exposed + mac + output) / 4
     paced_mac, paced_output = max(mac, issue), max(output, issue)
@@ -167,6 +169,30 @@ def _mac_op(
         output=int(compute * blocks + mac),
         fill=fill,
         drain=drain,
+    )
+
+
+@lru_cache(maxsize=65536)
+def _pipeline(target: Target, op: CostOp, block: BlockConfig, basis: Basis) -> _Pipeline:
+    """What does not depend on who supplies the scales and what runs before and after."""
+    accelerator = _accelerator(target)
+    ofm = pipeline_ofm(op)
+    n, ofm_h, ofm_w, ofm_c = ofm.shape
+    ofm_block = block.ofm_block
+    h, w, c = min(ofm_h, ofm_block.h), min(ofm_w, ofm_block.w), min(ofm_c, ofm_block.c)
+    micro = ofm_micro_block(accelerator, op, ofm, block)
+    in_block = ceil_div(h, micro.h) * ceil_div(w, micro.w) * ceil_div(c, micro.c)
+    in_ofm = ceil_div(ofm_h, micro.h) * ceil_div(ofm_w, micro.w) * ceil_div(ofm_c, micro.c)
+    if micro != block.ofm_ublock:
+        in_ofm *= n  # the 1x4 micro-block has a batch axis in Vela, the others have none
+    scaled = op.has_scales and unit_of(accelerator, op.kind) in (Unit.CONV, Unit.DEPTHWISE)
+    return _Pipeline(
+        blocks=in_ofm / in_block,
+        mac=float(mac_cycles_per_block(accelerator, op, ofm, block)),
+        output=float(math.ceil(_output_cycles(accelerator, op, ofm) * (h * w * c))),
+        fill=fill_cycles(target, op, block, basis),
+        drain=drain_cycles(target, ofm, block, basis),
+        scale_channels=c if scaled else 0,
     )
 
 

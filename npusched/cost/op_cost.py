@@ -17,8 +17,8 @@ from npusched.cost.cycles import macs_of, npu_op_cycles
 from npusched.cost.transfers import (
     Flow,
     access_cycles,
-    as_transfers,
     feature_map_flows,
+    feature_map_transfers,
     weight_refetches,
 )
 from npusched.cost.types import (
@@ -101,7 +101,7 @@ def op_cost(
         npu_cycles=npu,
         memory_cycles=access_cycles(target, (*maps, *reads), basis),
         transfers=(
-            *as_transfers(maps),
+            *feature_map_transfers(target, op, block),
             *_constant_transfers(target, op, weights, refetches, staging, source, scales),
         ),
         macs=macs_of(target.accelerator, op),

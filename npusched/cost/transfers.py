@@ -12,7 +12,8 @@ Sources: VELA_SPEC §3.4; VELA_SPEC_2 §3, §4; Vela 5.2.0 ``MeasureElementAcces
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -43,6 +44,7 @@ class Flow(msgspec.Struct, frozen=True):
         return self.channel is Channel.WRITE
 
 
+@lru_cache(maxsize=65536)
 def feature_map_flows(target: Target, op: CostOp, block: BlockConfig) -> tuple[Flow, ...]:
     """Streams of all feature maps of ``op``: inputs, result, scratch, chained ops' own maps."""
     assert target.accelerator is not None
@@ -61,40 +63,49 @@ def weight_refetches(target: Target, op: CostOp, block: BlockConfig) -> int:
 
 
 def access_cycles(
-    target: Target, flows: Iterable[Flow], basis: Basis
+    target: Target, flows: Sequence[Flow], basis: Basis
 ) -> tuple[tuple[str, int], ...]:
     """Cycles each memory is busy, by name in the target's order; memories without traffic: none.
 
     U85: also at least as long as its busiest AXI channel (VELA_SPEC_2 §4).
     """
     assert target.accelerator is not None
-    groups: dict[str, dict[tuple[Channel, Purpose], int]] = defaultdict(lambda: defaultdict(int))
+    vela = basis is Basis.VELA
+    sizes: dict[str, int] = {}
     for flow in flows:
-        size_bytes = flow.vela_bytes if basis is Basis.VELA else flow.burst_bytes
-        groups[flow.memory][flow.channel, flow.purpose] += size_bytes
+        size_bytes = flow.vela_bytes if vela else flow.burst_bytes
+        sizes[flow.memory] = sizes.get(flow.memory, 0) + size_bytes
     result = []
     for memory in target.memories:
-        streams = groups.get(memory.name)
-        if streams is None:
+        if memory.name not in sizes:
             continue
-        cycles = transfer_cycles(sum(streams.values()), bandwidth(memory, basis))
+        cycles = transfer_cycles(sizes[memory.name], bandwidth(memory, basis))
         if isinstance(target.accelerator, AcceleratorU85):
-            cycles = max(cycles, _busiest_channel(target.accelerator, memory, streams, basis))
+            cycles = max(cycles, _busiest_channel(target.accelerator, memory, flows, basis))
         result.append((memory.name, cycles))
     return tuple(result)
 
 
 def _busiest_channel(
-    accelerator: AcceleratorU85,
-    memory: Memory,
-    streams: dict[tuple[Channel, Purpose], int],
-    basis: Basis,
+    accelerator: AcceleratorU85, memory: Memory, flows: Sequence[Flow], basis: Basis
 ) -> int:
+    """Cycles of the busiest channel; what one carries for different purposes is timed apart."""
+    streams: dict[tuple[Channel, Purpose], int] = defaultdict(int)
+    for flow in flows:
+        if flow.memory == memory.name:
+            size_bytes = flow.vela_bytes if basis is Basis.VELA else flow.burst_bytes
+            streams[flow.channel, flow.purpose] += size_bytes
     per_channel: dict[Channel, int] = defaultdict(int)
     for (channel, _), size_bytes in streams.items():
         rate = channel_bandwidth(accelerator, memory, channel, basis)
         per_channel[channel] += transfer_cycles(size_bytes, rate)
     return max(per_channel.values())
+
+
+@lru_cache(maxsize=65536)
+def feature_map_transfers(target: Target, op: CostOp, block: BlockConfig) -> tuple[Transfer, ...]:
+    """Bytes of all feature maps of ``op``, by memory."""
+    return as_transfers(feature_map_flows(target, op, block))
 
 
 def as_transfers(flows: Iterable[Flow]) -> tuple[Transfer, ...]:

@@ -30,7 +30,7 @@ class Basis(StrEnum):
     VELA = "vela"
 
 
-class CostFm(msgspec.Struct, frozen=True):
+class CostFm(msgspec.Struct, frozen=True, cache_hash=True):
     """A feature map (or the slice of it that an op touches) as the cost sees it.
 
     ``memory`` is the name of a memory of the target; None = never touches memory.
@@ -59,7 +59,7 @@ class CostFm(msgspec.Struct, frozen=True):
         return n * h * w * (-(-c // 16) * 16 if self.brick else c)
 
 
-class CostSub(msgspec.Struct, frozen=True):
+class CostSub(msgspec.Struct, frozen=True, cache_hash=True):
     """A fused or chained follower. ``ifm_bits`` is the width it receives from the op before it.
 
     ``vela_ofm``: what Vela takes for ``ofm`` where that differs. A fused activation that writes a
@@ -77,7 +77,7 @@ class CostSub(msgspec.Struct, frozen=True):
     vela_ofm: CostFm | None = None
 
 
-class CostOp(msgspec.Struct, frozen=True):
+class CostOp(msgspec.Struct, frozen=True, cache_hash=True):
     """Everything that the cost of one kernel depends on, weights' bytes apart.
 
     ``ofm`` is the primary's own result (its own width, before followers); what is written is the
@@ -115,7 +115,7 @@ class CostOp(msgspec.Struct, frozen=True):
         return self.subs[-1].ofm if self.subs else self.ofm
 
 
-class BlockConfig(msgspec.Struct, frozen=True):
+class BlockConfig(msgspec.Struct, frozen=True, cache_hash=True):
     """Block shapes (h, w, c) chosen for a kernel (VELA_SPEC §2)."""
 
     ofm_block: Block
@@ -177,4 +177,8 @@ class OpCost(msgspec.Struct, frozen=True):
     @property
     def cycles(self) -> int:
         """max(NPU, every memory) (VELA_SPEC §3.5)."""
-        return max(self.npu_cycles, *(c for _, c in self.memory_cycles), 0)
+        longest = max(self.npu_cycles, 0)
+        for _, busy in self.memory_cycles:
+            if busy > longest:
+                longest = busy
+        return longest

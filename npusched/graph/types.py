@@ -216,7 +216,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return prod(self.shape)
 
 
-class Kernel(msgspec.Struct, frozen=True, kw_only=True):
+class Kernel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """Window of a convolution or pool. Padding in rows and columns of the IFM."""
 
     h: int = 1

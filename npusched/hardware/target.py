@@ -66,7 +66,9 @@ class BankGranules(Value, frozen=True, kw_only=True):
     acc40: int
 
 
-class AcceleratorU55(Value, frozen=True, kw_only=True, tag_field="architecture", tag="u55"):
+class AcceleratorU55(
+    Value, frozen=True, kw_only=True, cache_hash=True, tag_field="architecture", tag="u55"
+):
     """An Ethos-U55 or U65 (one architecture). Cycle tables are per output element.
 
     ``macs_per_cycle`` counts all cores (512 for ethos-u65-512, which has two cores of 256).
@@ -105,7 +107,9 @@ class ReadBuffers(Value, frozen=True, kw_only=True):
     scales: int
 
 
-class AcceleratorU85(Value, frozen=True, kw_only=True, tag_field="architecture", tag="u85"):
+class AcceleratorU85(
+    Value, frozen=True, kw_only=True, cache_hash=True, tag_field="architecture", tag="u85"
+):
     """An Ethos-U85. Buffer sizes are bytes; cycle tables are per output element.
 
     ``cores`` is the number of weight decoders. ``axi_bytes`` is the width of each AXI port;
@@ -141,7 +145,7 @@ class AcceleratorU85(Value, frozen=True, kw_only=True, tag_field="architecture",
 Accelerator: TypeAlias = AcceleratorU55 | AcceleratorU85
 
 
-class Memory(Value, frozen=True, kw_only=True):
+class Memory(Value, frozen=True, kw_only=True, cache_hash=True):
     """One memory on one AXI port.
 
     ``bandwidth_bytes_per_cycle`` is the physical one at the NPU clock, derating included;
@@ -297,9 +301,7 @@ class Target(Value, frozen=True, kw_only=True):
 
     def __hash__(self) -> int:
         """Cheap hash over the identifying fields, so that costs can be memoised by target."""
-        return hash(
-            (self.name, self.system_config, self.memory_mode, self.clock_hz, self.roles.arena)
-        )
+        return hash((self.name, self.system_config, self.clock_hz))
 
     @property
     def const(self) -> Memory:
