@@ -1,4 +1,4 @@
-"""Compiled files run by the simulator: outputs, intermediates, hazards, executed bytes.
+"""Compiled files run by the simulator: outputs, intermediates, hazards.
 
 Every model that Vela puts (at least partly) on an Ethos-U55 or U65, with its defaults, optimised
 for size and in a small arena; the four MLPerf Tiny models on all accelerators.
@@ -15,15 +15,15 @@ from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_co
 from npusched.errors import NpuschedError
 from npusched.hardware import load_target
 from npusched.hardware.target import AcceleratorU55
-from npusched.sim.check import check_executable, host_spans
-from npusched.sim.figures import Figures, Purpose, count_figures
+from npusched.sim.check import check_executable
+from npusched.sim.figures import count_figures
 from npusched.sim.proof import Proof, prove
 from npusched.sim.reference import random_inputs
 from npusched.sim.run import Executable, open_compiled
 from npusched.tflite.reader import read_model
 from npusched.vela.cache import VelaCache
 from npusched.vela.options import Optimise, VelaOptions
-from npusched.vela.reader import read_ops, read_tensors
+from npusched.vela.reader import read_tensors
 from npusched.vela.result import VelaResult
 from npusched.vela.runner import compile_model
 
@@ -63,12 +63,8 @@ def measure(case: Case) -> Row:
         target = load_target(config)
         result = compile_model(model.content, target, SETTINGS[setting], cache=VelaCache())
         ready = open_compiled(result.compiled)
-        figures = [
-            count_figures(program, host_spans(operator))
-            for program, operator in zip(ready.programs, ready.file.operators, strict=True)
-        ]
         commands = sum(len(program.commands) for program in ready.programs)
-        macs = sum(each.macs for each in figures)
+        macs = sum(count_figures(program).macs for program in ready.programs)
         count = 1 if macs > FEW_ABOVE_MACS or commands > FEW_ABOVE_COMMANDS else INPUTS
         proof = prove(model, ready, random_inputs(model.subgraphs[0], count, seed=0))
     except NpuschedError as error:
@@ -82,7 +78,6 @@ def measure(case: Case) -> Row:
         "host_ops": _host_ops(ready),
         "hazards": dict(Counter(str(each.kind) for each in hazards)),
         **_compared(proof, result),
-        **_executed(figures, result),
     }
 
 
@@ -109,46 +104,6 @@ def _compared(proof: Proof, result: VelaResult) -> Row:
         "missing": sorted(name for name in inside.absorbed if name in allocated),
         "single_rounding": proof.single_rounding,
         "exceptions": list(proof.exceptions),
-    }
-
-
-def _executed(figures: Sequence[Figures], result: VelaResult) -> Row:
-    """Executed bytes, and what Vela's database says of the same transfers."""
-    sums: Counter[str] = Counter()
-    for figure in figures:
-        for traffic in figure.traffic:
-            if traffic.purpose is Purpose.DMA:
-                place = "tables" if traffic.memory == "shram" else "external"
-                sums[f"dma_{place}"] += traffic.written_bytes
-            else:
-                sums[f"{traffic.purpose}_read"] += traffic.read_bytes
-                sums[f"{traffic.purpose}_fetched"] += traffic.fetched_bytes
-                sums[f"{traffic.purpose}_written"] += traffic.written_bytes
-    feature_maps = [
-        traffic
-        for op in read_ops(result.database)
-        for each in (op, *op.followers)
-        for traffic in each.traffic
-        if traffic.purpose == "FeatureMap"
-    ]
-    return {
-        "issued": sum(each.kernel_count for each in figures),
-        "dmas": sum(each.dmas for each in figures),
-        "waits": sum(each.waits for each in figures),
-        "macs": sum(each.macs for each in figures),
-        "bytes": dict(sorted(sums.items())),
-        "vela_feature_map_read": sum(each.read_bytes for each in feature_maps),
-        "vela_feature_map_written": sum(each.written_bytes for each in feature_maps),
-        "high_water": {
-            touched.memory: max(
-                other.high_water_bytes
-                for figure in figures
-                for other in figure.memories
-                if other.memory == touched.memory
-            )
-            for figure in figures
-            for touched in figure.memories
-        },
     }
 
 
