@@ -37,7 +37,7 @@ def plan(
     """
     from npusched.hardware import load_target
 
-    content, name = _content(model)
+    content, name = content_of(model)
     return plan_report(
         content,
         name=name,
@@ -198,7 +198,8 @@ def budget_bytes(target: Target, sram: str | int | None) -> int | None:
     return sram if isinstance(sram, int) else parse_size(sram)
 
 
-def _content(model: str | Path | bytes) -> tuple[bytes, str]:
+def content_of(model: str | Path | bytes) -> tuple[bytes, str]:
+    """Bytes and name of a model given as a path, ``demo:NAME`` or bytes. Raises ModelError."""
     if isinstance(model, bytes):
         return model, "model"
     text = str(model)

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from npusched import __version__
+from npusched.cli.compare import compare
 from npusched.cli.options import (
     PLAN_FORMATS,
     common_options,
@@ -321,3 +322,6 @@ def doctor(format_: str, output: Path | None) -> int:
     else:
         write_result(render_checks(checks), output)
     return 3 if any(check.state == "failed" for check in checks) else 0
+
+
+app.add_command(compare)

@@ -91,7 +91,7 @@ def read_schedule(result: VelaResult, model: Model, graph: OpGraph, target: Targ
     rows = {row.id: row for row in read_rows(result.database, target)}
     matching = match_ops(graph, ops)
     sliced = any(row.staged and row.slices > 1 for row in rows.values())
-    encoded = encoded_weights(result, model) if sliced else ()
+    encoded = encoded_weights(result, model) if sliced and result.compiled else ()
     return VelaSchedule(
         target=target,
         graph=graph,

@@ -1,0 +1,181 @@
+"""``npusched compare``: our plan beside Vela's schedule."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from npusched.cli.options import common_options, format_option, output_option, target_options
+from npusched.cli.output import (
+    STDOUT,
+    print_warning,
+    terminal_width,
+    use_colour,
+    write_result,
+)
+from npusched.cli.parse import TargetArguments, display_name, parse_shapes, read_bytes
+
+if TYPE_CHECKING:
+    from npusched.vela.options import VelaOptions
+
+FORMATS = ["text", "json", "md"]
+FEATURES = ["WeightBuffering", "Cascading", "Grouping", "FWD", "Sparsity", "FMStaging", "ReuseIFM"]
+"""As ``vela.options.Feature``, which is not imported for ``--help``; a test compares them."""
+
+ALLOCATORS = ["HillClimb", "LinearAlloc"]
+
+
+@click.command()
+@click.argument("model")
+@target_options
+@click.option("--sram", metavar="SIZE", help="Budget of our plan, and Vela's arena limit.")
+@click.option(
+    "--objective",
+    type=click.Choice(["cycles", "energy", "offchip", "sram"]),
+    default="cycles",
+    show_default=True,
+    help="What our plan minimises.",
+)
+@click.option("--signature", metavar="KEY", help="Entry point to compare. Default: subgraph 0.")
+@click.option(
+    "--input-shape",
+    "input_shapes",
+    multiple=True,
+    metavar="NAME=N,N,...",
+    help="Shape of a dynamic input (repeat for more).",
+)
+@click.option(
+    "--optimise",
+    type=click.Choice(["Performance", "Size"], case_sensitive=False),
+    help="Vela's strategy. Default: Performance.",
+)
+@click.option("--arena-cache-size", metavar="SIZE", help="Vela's arena limit. Default: --sram.")
+@click.option(
+    "--disable-feature",
+    "disabled",
+    type=click.Choice(FEATURES, case_sensitive=False),
+    multiple=True,
+    help="Switch off a part of Vela's scheduler (repeat for more).",
+)
+@click.option(
+    "--tensor-allocator",
+    "allocator",
+    type=click.Choice(ALLOCATORS, case_sensitive=False),
+    help="Vela's address allocator. Default: HillClimb.",
+)
+@click.option(
+    "--vela-output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Read the files of a vela run (3.x to 5.x) instead of running Vela.",
+)
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Your own PMU counters or latencies, CSV or JSON.",
+)
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of Vela results.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="Ops to list in the text form.",
+)
+@format_option(FORMATS)
+@output_option
+@common_options
+def compare(
+    model: str,
+    target_arguments: TargetArguments,
+    sram: str | None,
+    objective: str,
+    signature: str | None,
+    input_shapes: tuple[str, ...],
+    optimise: str | None,
+    arena_cache_size: str | None,
+    disabled: tuple[str, ...],
+    allocator: str | None,
+    vela_output: Path | None,
+    measured: Path | None,
+    no_cache: bool,
+    top: int,
+    format_: str,
+    output: Path | None,
+) -> int:
+    r"""Put our plan of MODEL beside Vela's schedule, op by op and in total, and say why they part.
+
+    Four totals: our plan; Vela as it reports itself; our cost of Vela's schedule Vela's way; and
+    our striped cost of it, which is the one to hold against our plan. Quirks of Vela's figures
+    that touch this model are noted with their size.
+
+    A file of measurements has cycles or a latency per network or per op, e.g. the CSV header
+    "index,cycles" with an empty index for the network.
+
+    Exit code 3 if Vela fails or is not installed.
+
+    \b
+    Examples:
+      npusched compare model.tflite -c ethos-u55-128
+      npusched compare model.tflite -c ethos-u65-256 --sram 64KiB --format md -o compare.md
+      npusched compare model.tflite -c ethos-u55-128 --optimise Size --disable-feature Cascading
+      npusched compare model.tflite -c ethos-u55-128 --vela-output output/
+      npusched compare model.tflite -c renesas-ra8p1 --measured board.csv
+    """
+    from npusched import api
+
+    options = _options(optimise, arena_cache_size, disabled, allocator)
+    if vela_output is not None and options is not None:
+        raise click.UsageError("--vela-output reads files: options of a run do not go with it")
+    report = api.compare_report(
+        read_bytes(model),
+        name=display_name(model),
+        target=target_arguments.load(),
+        sram=sram,
+        objective=objective,
+        signature=signature,
+        input_shapes=parse_shapes(input_shapes),
+        vela_options=options,
+        vela_output=vela_output,
+        measured=measured,
+        use_cache=not no_cache,
+    )
+    for warning in report.warnings:
+        print_warning(warning)
+    if format_ == "json":
+        from npusched.report.compare_json import render_compare_json
+
+        write_result(render_compare_json(report), output, is_json=True)
+    elif format_ == "md":
+        from npusched.report.compare_md import render_compare_md
+
+        write_result(render_compare_md(report), output)
+    else:
+        from npusched.report.compare_text import render_compare_text
+
+        to_stdout = output is None or output == STDOUT
+        colour = to_stdout and use_colour(sys.stdout)
+        width = terminal_width(sys.stdout) if to_stdout else 100
+        write_result(render_compare_text(report, width=width, colour=colour, top=top), output)
+    return 0
+
+
+def _options(
+    optimise: str | None, arena: str | None, disabled: tuple[str, ...], allocator: str | None
+) -> VelaOptions | None:
+    """Options of the run; None if the user named none. Raises TargetError for a bad size."""
+    if not (optimise or arena or disabled or allocator):
+        return None
+    from npusched.hardware import parse_size
+    from npusched.vela.options import Allocator, Feature, Optimise, VelaOptions
+
+    return VelaOptions(
+        optimise=Optimise(optimise or "Performance"),
+        arena_cache_size_bytes=None if arena is None else parse_size(arena),
+        disable=tuple(Feature(name) for name in disabled),
+        allocator=Allocator(allocator or "HillClimb"),
+    )

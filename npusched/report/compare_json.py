@@ -1,0 +1,39 @@
+"""A comparison as JSON, and the JSON Schema of that form."""
+
+from __future__ import annotations
+
+import inspect
+
+import msgspec
+
+from npusched.report.compare_docs import COMPARE_DOCS
+from npusched.report.compare_types import COMPARE_SCHEMA_VERSION, CompareReport
+from npusched.report.field_docs import FIELD_DOCS
+
+
+def render_compare_json(report: CompareReport) -> str:
+    """Return the comparison as indented JSON with exact figures."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def read_compare_json(text: str | bytes) -> CompareReport:
+    """Return the comparison of its JSON. Raises msgspec.ValidationError if it is none."""
+    return msgspec.json.decode(text, type=CompareReport)
+
+
+def compare_schema() -> dict[str, object]:
+    """Return the JSON Schema (draft 2020-12) of ``render_compare_json``'s output."""
+    (root,), parts = msgspec.json.schema_components([CompareReport])
+    docs = {**FIELD_DOCS, **COMPARE_DOCS}
+    for name, part in parts.items():
+        part["description"] = inspect.cleandoc(str(part.get("description", "")))
+        for field, properties in part.get("properties", {}).items():
+            if field in docs.get(name, {}):
+                properties["description"] = docs[name][field]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:npusched:compare:{COMPARE_SCHEMA_VERSION}",
+        "title": "npusched compare",
+        **root,
+        "$defs": {name: parts[name] for name in sorted(parts)},
+    }

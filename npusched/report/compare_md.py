@@ -1,0 +1,83 @@
+"""A comparison as Markdown: all totals, every op with kernels, all notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npusched.report.compare_text import (
+    measured_cells,
+    op_cells,
+    ranked_ops,
+    total_cells,
+    total_rows,
+)
+from npusched.report.compare_types import CompareReport
+from npusched.report.units import human_frequency, plain_text
+
+MARKDOWN_OPS = 50
+"""Most ops in the table."""
+
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|!"})
+
+
+def render_compare_md(report: CompareReport) -> str:
+    """Return the comparison as a Markdown page."""
+    target, vela = report.target, report.vela
+    name = f"Vela {vela.version}" if vela.source == "run" else "Vela's files"
+    ranked = ranked_ops(report)
+    parts = [
+        f"# {_text(report.model.name)}: npusched and {_text(name)}",
+        f"{_text(target.name)} at {human_frequency(target.clock_hz)}, "
+        f"{_text(target.system_config)}, {_text(target.memory_mode_name)}",
+        _table(
+            ("total", "cycles", "NPU only", "NPU time", "CPU time", "SRAM peak", "DRAM", "flash"),
+            [(title.strip(), *total_cells(total)) for title, total in total_rows(report)],
+        ),
+        "## Ops, the largest difference first",
+        _table(
+            (
+                "op",
+                "npusched",
+                "striped",
+                "reported",
+                "difference",
+                "npusched runs",
+                "Vela runs",
+                "name",
+            ),
+            [op_cells(op) for op in ranked[:MARKDOWN_OPS]],
+        ),
+    ]
+    if len(ranked) > MARKDOWN_OPS:
+        parts.append(f"{len(ranked) - MARKDOWN_OPS} more ops.")
+    strays = [
+        f"- only {side}: {_text(stray.kind)} {_text(stray.name)}: {_text(stray.reason)}"
+        for side, found in (
+            ("only npusched", report.only_npusched),
+            ("only Vela", report.only_vela),
+        )
+        for stray in found[:MARKDOWN_OPS]
+    ]
+    if strays:
+        parts += ["## On one side only", "\n".join(strays)]
+    notes = [f"- {_text(text)}" for text in (*vela.mismatches, *report.warnings)]
+    notes += [f"- {_text(note.text)}" for note in report.notes]
+    if notes:
+        parts += ["## Notes", "\n".join(notes)]
+    if report.measured:
+        head = ("measured", "value", "npusched/measured", "Vela/measured", "striped/measured")
+        rows = [measured_cells(entry) for entry in report.measured]
+        parts += ["## Measured", _table(head, rows)]
+    parts.append(
+        f"npusched {report.npusched_version}: its figures are predicted, Vela's are estimated."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([_text(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _text(text: str) -> str:
+    return plain_text(text, 400).translate(_SPECIAL)

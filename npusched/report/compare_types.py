@@ -1,0 +1,98 @@
+"""The published form of a comparison: what ``npusched compare --format json`` prints.
+
+Figures of Vela's are its own, unchanged. The JSON Schema is generated from these types
+(``npusched.report.compare_json``).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from npusched.hardware.target import Target
+from npusched.report.types import ModelFacts, Published
+from npusched.vela.join import JoinedOp, OneSided
+from npusched.vela.notes import Note
+from npusched.vela.options import VelaOptions
+from npusched.vela.totals import SideTotals
+
+COMPARE_SCHEMA_VERSION = "1.0"
+
+
+class CompareTotals(Published, frozen=True, kw_only=True):
+    """The same network four times (DESIGN, Public contract).
+
+    ``npusched``: our plan. ``vela``: as Vela reports it. ``vela_compatible``: our vela-compatible
+    cost of Vela's schedule. ``vela_recosted``: our striped cost of it, on the basis of our plans.
+    The last two are null where there is no schedule to cost.
+    """
+
+    npusched: SideTotals
+    vela: SideTotals
+    vela_compatible: SideTotals | None
+    vela_recosted: SideTotals | None
+
+
+class CompareProvenance(Published, frozen=True, kw_only=True):
+    """Where each total comes from."""
+
+    npusched: Literal["predicted"] = "predicted"
+    vela: Literal["vela-estimated"] = "vela-estimated"
+    vela_compatible: Literal["predicted"] = "predicted"
+    vela_recosted: Literal["predicted"] = "predicted"
+    measured: Literal["measured"] = "measured"
+
+
+class VelaFacts(Published, frozen=True, kw_only=True):
+    """Which Vela, how it was run, and whether its schedule is a plan over our ops.
+
+    ``source``: run here, or read from files. ``core``: regor or legacy. ``options``: null for
+    files. ``mismatches``: what keeps the schedule from being a plan of ours, or hides a part of it.
+    """
+
+    version: str
+    core: str
+    source: Literal["run", "files"]
+    options: VelaOptions | None
+    arena_limit_bytes: int | None
+    cascades: int
+    cascaded_ops: int
+    is_plan: bool
+    mismatches: tuple[str, ...]
+    messages: tuple[str, ...]
+
+
+class MeasuredFacts(Published, frozen=True, kw_only=True):
+    """A user's measurement beside the predictions. ``source_op`` null = the network.
+
+    Ratios are predicted / measured, of the quantity that was measured; null if there is no
+    prediction.
+    """
+
+    source_op: tuple[int, int] | None
+    cycles: float | None
+    latency_s: float | None
+    counters: dict[str, float]
+    npusched_ratio: float | None
+    vela_ratio: float | None
+    vela_recosted_ratio: float | None
+
+
+class CompareReport(Published, frozen=True, kw_only=True):
+    """Everything that ``npusched compare`` knows."""
+
+    schema_version: str
+    npusched_version: str
+    provenance: CompareProvenance
+    model: ModelFacts
+    target: Target
+    budget_memory: str
+    budget_bytes: int | None
+    objective: str
+    vela: VelaFacts
+    totals: CompareTotals
+    ops: tuple[JoinedOp, ...]
+    only_npusched: tuple[OneSided, ...]
+    only_vela: tuple[OneSided, ...]
+    notes: tuple[Note, ...]
+    measured: tuple[MeasuredFacts, ...]
+    warnings: tuple[str, ...]
