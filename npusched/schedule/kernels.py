@@ -7,7 +7,9 @@ search asks for the same kernel in many segments.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from npusched.cost.adapt import cost_op
 from npusched.cost.bursts import dma_cycles, lut_dma_cycles
@@ -34,8 +36,7 @@ Sizes = tuple[tuple[int, int, int], ...]
 OFF_CHIP = frozenset({MemoryKind.DRAM, MemoryKind.OFF_CHIP_FLASH})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelCost:
+class KernelCost(msgspec.Struct, frozen=True, kw_only=True):
     """Cost of all stripes of one op, and its value in the objective.
 
     ``cycles``: sum over stripes of max(NPU, memories); ``core_cycles``: the NPU alone. Bytes and
@@ -54,8 +55,7 @@ class KernelCost:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True, cache_hash=True):
     """Memories of an op's feature maps: (feature map id, memory), sorted by id."""
 
     of: tuple[tuple[int, str], ...]

@@ -10,7 +10,8 @@ kernels that do each op's work, plus a pass of its own for every activation that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from npusched.graph.batchnorm import BatchNorm, find_batch_norms
 from npusched.ir import ActivationKind, Op, OpKind, Subgraph
@@ -40,8 +41,7 @@ HOSTS = frozenset(
 """Ops with an activation field in the file format."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class Level(msgspec.Struct, frozen=True, kw_only=True):
     """One level: logical feature-map bytes, kernel calls, and what they cost."""
 
     level: str
@@ -50,8 +50,7 @@ class Level:
     amounts: Amounts
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True):
     """One kernel call of a source-level executor: tensors read and written, ops it stands for.
 
     ``activation``: the call is a fused field run on its own, over ``writes[0]``.

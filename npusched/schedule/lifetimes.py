@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
@@ -10,8 +10,7 @@ from npusched.hardware import Target
 from npusched.memory import align_up
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lifetime:
+class Lifetime(msgspec.Struct, frozen=True, kw_only=True):
     """A feature map in the order of ops.
 
     ``first``: the op that first writes it (-1: there before the first op). ``last``: the op that

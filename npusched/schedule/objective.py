@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 DEFAULT_LAMBDA_CYCLES_PER_BYTE = 0.1
 """Price of an off-chip byte (PLANNER §3: halves flash traffic for at most 0.5 % of cycles)."""
@@ -18,8 +19,7 @@ class Goal(StrEnum):
     SRAM = "sram"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
+class Objective(msgspec.Struct, frozen=True, kw_only=True):
     """``cycles``: cycles + lambda x off-chip bytes. ``offchip``: bytes, then cycles.
 
     ``energy``: typical nanojoules. ``sram``: the smallest budget that has a plan, and the best

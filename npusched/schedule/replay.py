@@ -9,7 +9,8 @@ and so is an access that would need more than two tiles (more rows than the buff
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from npusched.graph.chains import primary_ifm
 from npusched.graph.types import ScheduledOp
@@ -18,8 +19,7 @@ from npusched.schedule.rows import Policy
 Slots = dict[int, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedOp:
+class ReplayedOp(msgspec.Struct, frozen=True, kw_only=True):
     """One op of the segment. ``rows``: rows of its buffer, None = kept whole.
 
     ``height``: rows of a full stripe. ``over``: op (index in the segment) whose buffer this one

@@ -9,9 +9,10 @@ needed (PLANNER §1).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+
+import msgspec
 
 
 class Policy(StrEnum):
@@ -21,8 +22,7 @@ class Policy(StrEnum):
     DEMAND = "demand"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """How rows of an op's OFM map to rows of its primary IFM.
 
     OFM rows [a, b) need IFM rows [a * stride - pad_top, (b - 1) * stride + extent - pad_top),
@@ -45,8 +45,7 @@ class Window:
         return min(lo, max(hi - 1, 0)), max(hi, 1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class Run(msgspec.Struct, frozen=True, eq=False):
     """The stripes of one op of a chain: ``starts``/``ends`` of its OFM rows, in issue order.
 
     ``kept_rows``: rows of the op's OFM that the rolling buffer must hold (0 for the last op).

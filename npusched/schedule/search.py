@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
+
+import msgspec
 
 STATE_CAP = 2000
 """States kept per position; beyond it the cheapest are kept and the result is not proven."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """A tensor that may cross segments.
 
     Produced by op ``first`` (-1: before all), read until op ``last`` (n: kept to the end).
@@ -31,8 +31,7 @@ class Item:
     homes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """One way to run a segment: budget-memory bytes it needs for itself, its score, and how.
 
     ``cycles``: how long it runs, which hides what is copied for the next segment.
@@ -47,8 +46,7 @@ class Option:
 NO_PREFETCH = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Prefetch:
+class Prefetch(msgspec.Struct, frozen=True):
     """Weights of one op that are copied while the segment before it runs.
 
     ``size_bytes`` of the budget memory are taken during that segment, too. ``penalty(cycles)`` is
@@ -63,8 +61,7 @@ Homes = tuple[tuple[int, str], ...]
 """(item, memory), sorted by item: the homes that a segment's cost depends on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """``ends(i)`` yields the last ops j of segments [i..j] worth considering.
 
     ``touched(i, j)`` are the items whose home changes the segment's cost. ``options(i, j, homes,
@@ -83,8 +80,7 @@ class Problem:
     prefetches: Callable[[int], Sequence[Prefetch]] = lambda _: ()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One segment of a solution: ops [start..end], the homes it relies on, option, live bytes.
 
     ``prefetch``: index of the prefetch that it starts with; ``carries``: of the one that is copied
@@ -101,8 +97,7 @@ class Step:
     wait: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(msgspec.Struct, frozen=True):
     """A path: its score, its segments, the home of every item, and the largest live sum.
 
     ``capped``: states were dropped, so the score is not proven to be the least.
@@ -119,8 +114,7 @@ _State = tuple[tuple[int, ...], int]
 """(items with a choice that lie in SRAM and are still needed, prefetch that is under way)."""
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(msgspec.Struct):
     score: float
     previous: tuple[int, _State] | None
     step: Step | None

@@ -9,8 +9,9 @@ row policies, and for every op streamed or resident weights are options; the exa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
@@ -37,8 +38,7 @@ SEGMENT_CAP = 12
 """Most ops in a chain (PLANNER §8: optimal segments had at most 6 ops on nearly all networks)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
+class Detail(msgspec.Struct, frozen=True):
     """How a segment runs: final stripe height, row policy, and each op's weight mode.
 
     ``over``: the map whose place the segment's result takes, row by row; None = its own.

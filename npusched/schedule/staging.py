@@ -9,8 +9,9 @@ buffering; the cycles are its formula, VELA_SPEC_2 §5, applied with the segment
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from npusched.cost.bursts import dma_cycles
 from npusched.cost.op_cost import Staging, op_cost, staged_slack_of
@@ -31,8 +32,7 @@ _HIDDEN = 1 << 50
 """Slack that hides any copy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(msgspec.Struct, frozen=True):
     """One way to stage the weights of an op that runs whole.
 
     ``buffer_bytes``: sizes of its buffers (two for slices that take turns). ``slot_bytes``: what
@@ -47,8 +47,7 @@ class Way:
     lag_cycles: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Terms:
+class _Terms(msgspec.Struct, frozen=True):
     """Cycles that decide how long an op with staged weights waits; ``value``: score per cycle."""
 
     full: float
