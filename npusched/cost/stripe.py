@@ -18,9 +18,9 @@ from npusched.cost.blocks import find_block
 from npusched.cost.cycles import npu_op_cycles
 from npusched.cost.kinds import ELEMENTWISE, Unit, unit_of
 from npusched.cost.op_cost import op_cost, receptive_field, reshaped
-from npusched.cost.types import Basis, CostFm, CostOp, OpCost, WeightBytes
+from npusched.cost.types import Basis, BlockConfig, CostFm, CostOp, OpCost, WeightBytes
 from npusched.graph.types import KernelKind, Reverse, Shape4, Upscale
-from npusched.hardware.target import Target
+from npusched.hardware.target import Accelerator, Target
 
 _WHOLE_INPUT = frozenset({KernelKind.GATHER, KernelKind.SCATTER, KernelKind.CPU})
 """Kernels whose rows may need any row of their input."""
@@ -107,6 +107,17 @@ def stripe_cost(
     )
 
 
+def stripe_block(target: Target, op: CostOp, rows: int) -> BlockConfig:
+    """Block of stripes of ``rows`` OFM rows, fitted to the first one. Raises TargetError."""
+    assert target.accelerator is not None
+    low, high = rows_needed(op, 0, rows)
+    second = 0
+    if op.ifm2 is not None:
+        low2, high2 = rows_needed_of(op, op.ifm2, 0, rows)
+        second = high2 - low2
+    return _fitted_block(target.accelerator, op, rows, high - low, second, rows)
+
+
 def striped_nominal(
     target: Target,
     op: CostOp,
@@ -189,23 +200,36 @@ def _stripe_cost(
     assert target.accelerator is not None
     if lut_loaded and op.lut_is_primary:
         op = replace(op, lut_is_primary=False)
-    stripe = _striped(op, rows, ifm_rows, ifm2_rows)
-    nominal = stripe
-    if nominal_rows != rows:
-        height = min(nominal_rows, ofm_rows_total(op))
-        second = ifm2_rows if op.ifm2 is None or ifm2_rows != rows else height
-        nominal = _striped(op, height, min(_unclipped_rows(op, height), op.ifm.shape[1]), second)
     return op_cost(
         target,
-        stripe,
+        _striped(op, rows, ifm_rows, ifm2_rows),
         weights,
         basis=basis,
-        block=find_block(target.accelerator, nominal),
+        block=_fitted_block(target.accelerator, op, rows, ifm_rows, ifm2_rows, nominal_rows),
         weights_memory=weights_memory,
         scales_memory=scales_memory,
     )
 
 
+@lru_cache(maxsize=65536)
+def _fitted_block(
+    accelerator: Accelerator,
+    op: CostOp,
+    rows: int,
+    ifm_rows: int,
+    ifm2_rows: int,
+    nominal_rows: int,
+) -> BlockConfig:
+    """Block that fits stripes of the nominal height, of which this one may be a shorter one."""
+    if nominal_rows != rows:
+        height = min(nominal_rows, ofm_rows_total(op))
+        if op.ifm2 is not None and ifm2_rows == rows:
+            ifm2_rows = height
+        rows, ifm_rows = height, min(_unclipped_rows(op, height), op.ifm.shape[1])
+    return find_block(accelerator, _striped(op, rows, ifm_rows, ifm2_rows))
+
+
+@lru_cache(maxsize=65536)
 def _striped(op: CostOp, rows: int, ifm_rows: int, ifm2_rows: int) -> CostOp:
     """The op on a stripe: OFM and inputs cut to their rows, chained inputs too."""
     total = ofm_rows_total(op)
@@ -235,6 +259,7 @@ def _with_rows(shape: Shape4, rows: int) -> Shape4:
     return (n, rows, w, c)
 
 
+@lru_cache(maxsize=65536)
 def _mixes_rows(op: CostOp) -> bool:
     """True if an OFM row may need any IFM row."""
     permutes = [op.transpose, *(sub.transpose for sub in op.subs)]

@@ -17,7 +17,7 @@ from npusched.cost.cpu import cpu_cost
 from npusched.cost.cycles import npu_cycles
 from npusched.cost.energy import Energy, energy_of
 from npusched.cost.op_cost import slack_of
-from npusched.cost.stripe import stripe_cost
+from npusched.cost.stripe import stripe_block, stripe_cost
 from npusched.cost.types import Basis, BlockConfig, CostOp, OpCost, WeightBytes
 from npusched.cost.weights import uses_sparse_weights
 from npusched.graph.opgraph import OpGraph
@@ -133,7 +133,7 @@ class Kernels:
     def block(self, v: int, stripe_rows: int, places: Places) -> BlockConfig:
         """Block config of op ``v`` in stripes of this height."""
         described = self.cost_op(v, places)
-        return stripe_cost(self.target, described, 0, stripe_rows, lut_loaded=True).block
+        return stripe_block(self.target, described, stripe_rows)
 
     def rows(self, v: int) -> int:
         """OFM rows of op ``v``."""
@@ -239,8 +239,9 @@ class Kernels:
                 scales_memory=home,
                 lut_loaded=True,
             )
-            first = 1 if start == 0 else 0
-            tally.add(cost, first, wait_cycles=wait)
+            first = 1 if wait and start == 0 else 0
+            if first:
+                tally.add(cost, first, wait_cycles=wait)
             tally.add(cost, count * op.count - first)
         if mode is WeightMode.RESIDENT:
             tally.copy(
@@ -312,10 +313,13 @@ class Tally:
         self.cycles += count * max(core, cost.cycles)
         self.core += count * core
         self.macs += count * cost.macs
+        busy, read, written = self.busy, self.read, self.written
         for name, access in cost.memory_cycles:
-            self.busy[name] = self.busy.get(name, 0) + count * access
+            busy[name] = busy.get(name, 0) + count * access
         for move in cost.transfers:
-            self._move(move.memory, count * move.bytes_read, count * move.bytes_written)
+            name = move.memory
+            read[name] = read.get(name, 0) + count * move.bytes_read
+            written[name] = written.get(name, 0) + count * move.bytes_written
 
     def copy(self, size_bytes: int, source: str, destination: str, cycles: int) -> None:
         """A DMA that nothing hides."""
