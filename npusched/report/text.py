@@ -153,7 +153,7 @@ def _fact(title: str, value: str, parts: Sequence[str | Span], width: int) -> li
 def _speed(report: PlanReport) -> list[str]:
     totals, target = report.totals, report.target
     parts = []
-    if target.accelerator is not None:
+    if target.accelerator is not None and (totals.cycles or not totals.cpu_cycles):
         parts.append(f"{group_digits(totals.cycles)} NPU cycles")
     if totals.cpu_cycles:
         parts.append(f"{group_digits(totals.cpu_cycles)} CPU cycles")
@@ -311,9 +311,13 @@ def _footer(report: PlanReport, width: int) -> list[Line]:
         "bounded": f"within {100 * bound.gap:.2g} % of the best plan of its scope",
         "feasible": "a plan, not proven best in its scope",
     }[bound.proof]
-    weights = report.provenance.weights
-    version = f" by Vela {report.vela_version}" if report.vela_version else ""
-    sizes = "no encoded weights" if weights == "none" else f"weight sizes {weights}{version}"
+    version = f" (Vela {report.vela_version})" if report.vela_version else ""
+    sizes = {
+        "none": "no encoded weights",
+        "exact": f"weight sizes exact{version}",
+        "mixed": f"weight sizes partly exact{version}, partly estimated",
+        "estimated": "weight sizes estimated",
+    }[report.provenance.weights]
     return [
         *wrap(f"{proof}: {bound.scope}", width, style="dim"),
         *flow(

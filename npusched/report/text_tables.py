@@ -240,7 +240,7 @@ def _fallback(ops: Sequence[SourceOp], share: str, width: int) -> list[Line]:
     if len(rows) > 2:
         rows = [
             rows[0],
-            line(fit("".join(part for row in rows[1:] for part, _ in row), width - 11)),
+            line(fit(" ".join(part for row in rows[1:] for part, _ in row), width - 11)),
         ]
     return [line(f"  {share:>7}  ", *rows[0]), *(line(" " * 11, *row) for row in rows[1:]), fix]
 
