@@ -87,6 +87,7 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         totals=_totals(inputs),
         fusion_levels=tuple(_level(inputs.target, level) for level in inputs.levels),
         bound=BoundFacts(
+            cycles=plan.bound.cycles,
             objective=plan.bound.objective,
             value=plan.objective,
             gap=plan.bound.gap,

@@ -74,6 +74,7 @@ FIELD_DOCS: Final[dict[str, dict[str, str]]] = {
         "energy_nj": "Energy of one inference.",
     },
     "BoundFacts": {
+        "cycles": "No plan of any scope takes fewer NPU cycles (MACs at full rate, weights once).",
         "objective": "Lower bound on the objective.",
         "value": "The plan's objective.",
         "gap": "value / bound - 1; 0 = no better plan in the scope.",

@@ -315,7 +315,7 @@ def _footer(report: PlanReport, width: int) -> list[Line]:
     sizes = {
         "none": "no encoded weights",
         "exact": f"weight sizes exact{version}",
-        "mixed": f"weight sizes partly exact{version}, partly estimated",
+        "mixed": f"weight sizes partly estimated{version}",
         "estimated": "weight sizes estimated",
     }[report.provenance.weights]
     return [

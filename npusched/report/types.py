@@ -86,8 +86,12 @@ class FusionLevel(Published, frozen=True, kw_only=True):
 
 
 class BoundFacts(Published, frozen=True, kw_only=True):
-    """How far the plan may be from the best one of ``scope``, in the plan's own objective."""
+    """How far the plan may be from the best one of ``scope``, in the plan's own objective.
 
+    ``cycles``: NPU cycles that no plan of any scope can go below (compulsory work).
+    """
+
+    cycles: int
     objective: float
     value: float
     gap: float
@@ -241,3 +245,11 @@ class PlanReport(Published, frozen=True, kw_only=True):
     live_sram_bytes: tuple[int, ...]
     advice: tuple[Advice, ...]
     warnings: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        """Show the text form in a notebook, everything in it escaped."""
+        from html import escape
+
+        from npusched.report.text import render_text
+
+        return f"<pre>{escape(render_text(self))}</pre>"

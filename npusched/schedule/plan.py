@@ -7,12 +7,14 @@ cheaper peak. What no plan can do is an ``InfeasibleError`` with the figures.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from npusched.graph.opgraph import OpGraph
 from npusched.hardware import Target
 from npusched.memory import ALIGNMENT_BYTES
 from npusched.schedule.assemble import assemble, constant_bytes
+from npusched.schedule.bound import compulsory_cycles
 from npusched.schedule.infeasible import infeasible
 from npusched.schedule.kernels import Kernels, WeightSizes
 from npusched.schedule.objective import Goal, Objective
@@ -24,8 +26,7 @@ ALLOCATION_TRIES = 64
 """Plans tried when addresses fragment, each with a lower live sum than the one before."""
 
 
-@dataclass(slots=True)
-class Planner:
+class Planner(msgspec.Struct):
     """The search of one graph on one target, ready for any number of budgets."""
 
     segments: Segments
@@ -124,5 +125,11 @@ class Planner:
             f"this op order, segments of at most {self.segments.cap} ops, every number of "
             "stripes, weights streamed, resident, prefetched or sliced"
         )
-        bound = Bound(objective=best.score, gap=gap, proof=proof, scope=scope)
+        bound = Bound(
+            cycles=compulsory_cycles(self.segments),
+            objective=best.score,
+            gap=gap,
+            proof=proof,
+            scope=scope,
+        )
         return replace(plan, bound=bound, notes=notes)

@@ -7,8 +7,9 @@ ranges are half-open.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from npusched.graph.types import Placement
 from npusched.memory import Allocation, LiveRange
@@ -41,8 +42,7 @@ class Proof(StrEnum):
     FEASIBLE = "feasible"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class Amounts(msgspec.Struct, frozen=True, kw_only=True):
     """What a part of a plan costs; all fields add up over ops and segments.
 
     ``npu_cycles``: sum of max(NPU, memories); ``core_cycles``: the NPU alone. ``cpu_cycles`` at
@@ -95,8 +95,7 @@ def add_amounts(parts: list[Amounts]) -> Amounts:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffering:
+class Buffering(msgspec.Struct, frozen=True, kw_only=True):
     """Resident weights that are copied in depth slices, each while the one before is used.
 
     ``borders``: first channel of each slice, and the depth. ``buffers``: 1, or 2 that take turns
@@ -113,8 +112,7 @@ class Buffering:
         return len(self.borders) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpRun:
+class OpRun(msgspec.Struct, frozen=True, kw_only=True):
     """One scheduled op inside a plan: how often it runs, on how many rows, and what that costs.
 
     ``stripe_rows`` is the nominal number of OFM rows per run, ``memory_cycles`` the access cycles
@@ -137,8 +135,7 @@ class OpRun:
     buffering: Buffering | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
     """A feature map that is copied to another memory before a segment starts.
 
     Its readers read the copy (a buffer with ``is_copy``).
@@ -151,8 +148,7 @@ class Copy:
     amounts: Amounts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffer:
+class Buffer(msgspec.Struct, frozen=True, kw_only=True):
     """Storage of a feature map, of the live rows of one, or of resident weights.
 
     ``tensor`` is the feature map's id, or the op's id for weights. ``rows`` is the number of rows
@@ -187,8 +183,7 @@ class Buffer:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive ops run stripe by stripe together (or one op run whole, or one CPU op).
 
     ``stripe_rows`` are rows of the last op's OFM, ``policy`` says when the ops before it make
@@ -207,22 +202,22 @@ class Segment:
     copies: tuple[Copy, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """A value that no plan of the stated scope can beat.
 
     ``objective`` is the lower bound on the objective, ``gap`` = value / bound - 1 (0 = proven
-    best), ``scope`` says which plans it speaks of.
+    best), ``scope`` says which plans it speaks of. ``cycles``: no plan of any scope takes fewer
+    NPU cycles (``bound.compulsory_cycles``).
     """
 
     objective: float
     gap: float
     proof: Proof
     scope: str
+    cycles: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule that fits its budget, with addresses.
 
     ``homes`` gives the memory of every feature map that crosses segments. ``sram_peak_bytes`` is
