@@ -51,7 +51,7 @@ class Evidence:
     heavy: Callable[[Case], bool] = lambda _: False
 
 
-NAMES = ("placement", "lowering", "cost")
+NAMES = ("placement", "lowering", "cost", "ground_truth")
 
 
 def load(name: str) -> Evidence:
