@@ -335,13 +335,15 @@ def _sum(parts: Sequence[KernelCost]) -> KernelCost:
                 sums[name] = sums.get(name, 0) + count
         return sums
 
-    first = parts[0]
-    return replace(
-        first,
+    return KernelCost(
+        block=parts[0].block,
+        weights=parts[0].weights,
         cycles=sum(part.cycles for part in parts),
         core_cycles=sum(part.core_cycles for part in parts),
+        cpu_cycles=0,
         macs=sum(part.macs for part in parts),
         busy=total([part.busy for part in parts]),
         read=total([part.read for part in parts]),
         written=total([part.written for part in parts]),
+        score=0.0,
     )
