@@ -16,12 +16,17 @@ from npusched.graph.types import BRICK_CHANNELS
 from npusched.sim.kernels.arrays import Array, Ints
 from npusched.sim.views import View
 
-_PROBES = 24
+_PROBES = 64
 _NEAR = 0.5
 """Share of equal values from which a block counts as meant to be that tensor's."""
 
 _MIN_NEAR_ELEMENTS = 16
 _MAX_STARTS = 4096
+
+_MAX_TRIES = 64
+_MAX_COMPARED = 1 << 20
+"""Places that are compared in full at least, and elements that may be compared for more of them:
+many places look alike where values are nearly constant."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +174,8 @@ def _equal_block(target: Target, view: View, written: Array) -> Block | None:
         probes = _probes(flat.size)
         values = written.reshape(len(written), -1)
         low, high = -int(flat.min()), target.covered.size - int(flat.max())
+        if high <= low:
+            continue
         first = target.values[0, low + flat[probes[0]] : high + flat[probes[0]]]
         starts = np.flatnonzero(first == values[0, probes[0]]) + low
         for probe in probes:
@@ -177,7 +184,10 @@ def _equal_block(target: Target, view: View, written: Array) -> Block | None:
             equal = target.values[:, starts + flat[probe]] == values[:, probe, None]
             starts = starts[equal.all(axis=0)]
         fresh = ~target.covered[starts + flat[0]]
-        for start in (*starts[fresh][:8], *starts[~fresh][:8]):
+        rows = starts % (target.w * target.c) == 0
+        order = np.lexsort((~fresh, ~rows))
+        tries = max(_MAX_TRIES, _MAX_COMPARED // flat.size)
+        for start in starts[order][:tries].tolist():
             places = flat + start
             if np.array_equal(target.values[:, places], values):
                 return Block(target=target, places=places.reshape(offsets.shape))

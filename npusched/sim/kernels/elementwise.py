@@ -79,9 +79,10 @@ def binary(operation: Binary, a: Ints, b: Ints, *, shift_rounding: Scaling | Non
             return (a.astype(np.int64) << _shift(b)).astype(np.int32)
         case Binary.SHR:
             assert shift_rounding is not None
-            shift = _shift(b).astype(np.int64)
+            values, amounts = np.broadcast_arrays(a, b)
+            shift = _shift(amounts).astype(np.int64)
             return rescale(
-                a.astype(np.int64),
+                values.astype(np.int64),
                 Scaling(np.array(1), shift, shift_rounding.rounding),
             )
 
