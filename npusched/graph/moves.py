@@ -10,12 +10,16 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from npusched.graph.kinds import is_binary, is_elementwise
+from npusched.graph.lower.fixedpoint import clamp, multiply_by_scale
+from npusched.graph.lower.scaling import UNIT, Scale, dtype_range
 from npusched.graph.shapes import equal_reduced, pad_axes, squeezed
 from npusched.graph.types import KernelKind, Reverse, Rounding
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
+from npusched.hardware.target import Family
 from npusched.ir import OpKind
 from npusched.ir.options import ReshapeOptions
 
@@ -180,18 +184,35 @@ def move_view_past_transpose(graph: WorkGraph, op: WorkOp) -> WorkOp:
 
 
 def fold_constant(graph: WorkGraph, op: WorkOp) -> WorkOp:
-    """Compute an unscaled copy of a whole constant now."""
-    if op.kind is not KernelKind.MEMORY_COPY or op.cpu or op.ofm_rescale is not None:
+    """Compute an unscaled copy, or a requantisation, of a whole constant now."""
+    if op.kind not in (KernelKind.MEMORY_COPY, KernelKind.QUANTIZE) or op.cpu:
         return op
     ifm, ofm = op.ifm, op.ofm
     data = ifm.tensor.data
     if data is None or ofm.tensor.is_graph_output or len(ofm.tensor.writers) > 1:
         return op
-    if ifm.is_sliced or ofm.is_sliced or ifm.zero_point != ofm.zero_point:
+    if ifm.is_sliced or ofm.is_sliced:
+        return op
+    if op.kind is KernelKind.QUANTIZE:
+        data = _requantised(op, data)
+    elif op.ofm_rescale is not None or ifm.zero_point != ofm.zero_point:
         return op
     ofm.tensor.data = data.reshape(ofm.tensor.shape)
     graph.remove(op)
     return op
+
+
+def _requantised(op: WorkOp, data: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Return what the kernel would make of ``data``."""
+    scale = UNIT
+    if op.ofm_rescale is not None:
+        scale = Scale(op.ofm_rescale.multipliers[0], op.ofm_rescale.shifts[0])
+    low, high = dtype_range(op.ofm.element_type)
+    values = [
+        clamp(multiply_by_scale(value - op.ifm.zero_point, scale) + op.ofm.zero_point, low, high)
+        for value in data.reshape(-1).tolist()
+    ]
+    return np.array(values, op.ofm.element_type.label)
 
 
 # --- slices --------------------------------------------------------------------------------
@@ -294,7 +315,7 @@ def move_slice_to_writer(graph: WorkGraph, op: WorkOp) -> WorkOp:
     writer = between.writers[0]
     if writer.cpu or writer.kind in _MOVERS or writer.count > 1:
         return op
-    if not is_elementwise(writer.kind) and prod(ifm.shape) > prod(ifm.shape[-3:]):
+    if not _becomes_elementwise(graph, writer) and prod(ifm.shape) > prod(ifm.shape[-3:]):
         return op
     result = writer.ofm
     if (
@@ -317,6 +338,13 @@ def move_slice_to_writer(graph: WorkGraph, op: WorkOp) -> WorkOp:
     graph.remove(op)
     writer.source_ops = merged_sources(writer.source_ops, op.source_ops)
     return writer
+
+
+def _becomes_elementwise(graph: WorkGraph, op: WorkOp) -> bool:
+    """Return True for elementwise ops, and for what enlarges one pixel on U55 and U65: an Add."""
+    if op.kind is KernelKind.RESIZE and graph.family is not Family.U85:
+        return op.ifm.shape[-3:-1] == (1, 1)
+    return is_elementwise(op.kind)
 
 
 def remove_unread(graph: WorkGraph) -> None:

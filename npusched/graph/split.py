@@ -90,6 +90,8 @@ def cut(graph: WorkGraph, op: WorkOp, block_of: BlockOf = default_block) -> None
         links = feature_maps(op)
         if has_leading(links) or has_large_axis(links):
             replace_by(graph, op, _elementwise_pieces(op))
+    elif op.kind is KernelKind.TRANSPOSE:
+        replace_by(graph, op, _transposed_pieces(op))
     elif op.kind in CONVOLUTIONS or op.kind in POOLS or op.kind is KernelKind.FULLY_CONNECTED:
         replace_by(graph, op, _windowed_pieces(graph, op, block_of))
 
@@ -170,15 +172,20 @@ def _narrowed(op: WorkOp, axis: int, start: int, size: int) -> WorkOp:
     """Return a copy of ``op`` on [start, start + size) of one axis; broadcast inputs stay."""
     piece = op.clone()
     for link in feature_maps(piece):
-        offset, shape = whole(link)
-        at = axis - len(op.ofm.shape) + len(shape)
-        if at >= 0 and shape[at] != 1:
-            begin = offset[at] + start
-            end = min(begin + size, offset[at] + shape[at])
-            offset = (*offset[:at], begin, *offset[at + 1 :])
-            shape = (*shape[:at], end - begin, *shape[at + 1 :])
-        link.slice_offset, link.slice_shape = offset, shape
+        narrow(link, axis - len(op.ofm.shape), start, size)
     return piece
+
+
+def narrow(link: Link, axis: int, start: int, size: int) -> None:
+    """Touch only [start, start + size) of an axis (counted from the end), unless it is 1."""
+    offset, shape = whole(link)
+    at = axis + len(shape)
+    if at >= 0 and shape[at] != 1:
+        begin = offset[at] + start
+        end = min(begin + size, offset[at] + shape[at])
+        offset = (*offset[:at], begin, *offset[at + 1 :])
+        shape = (*shape[:at], end - begin, *shape[at + 1 :])
+    link.slice_offset, link.slice_shape = offset, shape
 
 
 def _grid_along(op: WorkOp, axis: int) -> WorkOp:
@@ -214,6 +221,26 @@ def _axis_pieces(op: WorkOp) -> list[WorkOp]:
                 for start in range(0, size, limit)
             ]
     return blocks
+
+
+def _transposed_pieces(op: WorkOp) -> list[WorkOp]:
+    """Cut axes above 65536 of a transpose by the hardware; its links see them in other places."""
+    blocks = [op]
+    for target, source in enumerate(op.transpose or ()):
+        size = op.ofm.region[target - 3]
+        if size > MAX_AXIS:
+            starts = range(0, size, MAX_AXIS)
+            blocks = [
+                _narrowed_apart(b, (source - 3, target - 3), at) for b in blocks for at in starts
+            ]
+    return blocks
+
+
+def _narrowed_apart(op: WorkOp, axes: tuple[int, int], start: int) -> WorkOp:
+    piece = op.clone()
+    narrow(piece.ifm, axes[0], start, MAX_AXIS)
+    narrow(piece.ofm, axes[1], start, MAX_AXIS)
+    return piece
 
 
 def _axis_limit(op: WorkOp, axis: int) -> int:

@@ -190,6 +190,17 @@ MODELS: dict[str, Make] = {
     ),
     "pad_filled": on(IMAGE, lambda b, x: b.abs(b.pad(x, ((0, 0), (1, 2), (0, 3), (0, 0))))),
     "pad_value": on(IMAGE, lambda b, x: b.pad_v2(b.abs(x), ((0, 0), (0, 0), (0, 0), (0, 16)), 9)),
+    "constant_requantised": on(
+        IMAGE,
+        lambda b, x: b.add(x, b.quantize(b.const([[[[7]]]], "int8", scale=0.1), scale=0.2)),
+    ),
+    "slice_of_pixel_enlarged": on(
+        IMAGE, lambda b, x: b.resize_nearest(b.slice(x, (0, 1, 2, 0), (1, 1, 1, 8)), (2, 2))
+    ),
+    "long_transpose": on((1, 2, 70000, 3), lambda b, x: b.transpose(x, (0, 2, 3, 1))),
+    "long_maximum": on(
+        (1, 1, 1, 70000), lambda b, x: b.reduce(OpKind.REDUCE_MAX, x, (3,), keep_dims=True)
+    ),
     "with_custom": on(IMAGE, lambda b, x: b.conv2d(on_cpu(b, b.conv2d(x, 8, 3), "y"), 4, 1)),
     "variable": on(IMAGE, recurrent),
 }

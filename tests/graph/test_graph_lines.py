@@ -71,6 +71,12 @@ EVERYWHERE: dict[str, list[str]] = {
         "Abs 1x8x8x16 -> 1x8x8x16@0x0x0x0",
         "MemoryCopy 1x8x8x16k -> 1x8x8x16@0x0x0x16",
     ],
+    "constant_requantised": ["Add 1x8x8x16 1x1x1x1k -> 1x8x8x16"],
+    "long_maximum": [
+        "ReduceMax 1x1x65536x1@0x0x0x0 -> 1x1x1x1b@0x0x0x0 k1x65536",
+        "ReduceMax 1x1x4464x1@0x0x65536x0 -> 1x1x1x1b@0x0x1x0 k1x4464",
+        "ReduceMax 1x1x2x1b -> 1x1x1x1 k1x2",
+    ],
     "with_custom": [
         "Conv2D 1x8x8x16 -> 1x8x8x8 k3x3 p1,1,1,1",
         "Cpu 1x8x8x8 -> 1x8x8x8",
@@ -80,6 +86,11 @@ EVERYWHERE: dict[str, list[str]] = {
 """What models become on every family."""
 
 ON_U55: dict[str, list[str]] = {
+    "slice_of_pixel_enlarged": [
+        "MemoryCopy 1x1x1x8@0x1x2x0 -> 1x1x1x8b",
+        "Add 1x1x1x8b 1x2x2x8k -> 1x2x2x8",
+    ],
+    "long_transpose": ["Cpu 1x2x70000x3 1x1x1x4k -> 1x70000x3x2"],
     "residual": [
         "Conv2D 1x8x8x16 -> 1x8x8x16b k3x3 p1,1,1,1",
         "Add+Relu 1x8x8x16b 1x8x8x16 -> 1x8x8x16",
@@ -108,6 +119,14 @@ ON_U55: dict[str, list[str]] = {
 """Where U55 and U65 differ from U85: nothing is chained, and variables are the host's."""
 
 ON_U85: dict[str, list[str]] = {
+    "slice_of_pixel_enlarged": [
+        "MemoryCopy 1x1x1x8@0x1x2x0 -> 1x1x1x8b",
+        "Resize 1x1x1x8b -> 1x2x2x8",
+    ],
+    "long_transpose": [
+        "Transpose 1x2x65536x3@0x0x0x0 -> 1x65536x3x2@0x0x0x0",
+        "Transpose 1x2x4464x3@0x0x65536x0 -> 1x4464x3x2@0x65536x0x0",
+    ],
     "residual": ["Conv2D+Add*+Relu 1x8x8x16 1x8x8x16 -> 1x8x8x16 k3x3 p1,1,1,1"],
     "minimum": ["MaxPool+Minimum* 1x8x8x16 1x8x8x16 -> 1x8x8x16"],
     "chain": [

@@ -193,6 +193,21 @@ def test_negation_is_a_subtraction_from_zero() -> None:
     assert int(constant.data.reshape(-1)[0]) == op.ifms[0].zero_point
 
 
+def test_constants_are_requantised_beforehand() -> None:
+    model = model_of(MODELS["constant_requantised"])
+    after, before = (
+        next(t for t in model.subgraphs[0].tensors if t.index == index)
+        for index in (model.subgraphs[0].ops[0].outputs[0], model.subgraphs[0].ops[0].inputs[0])
+    )
+    graph = graph_of(MODELS["constant_requantised"], Family.U85)
+    (constant,) = (fm for fm in graph.feature_maps.values() if fm.is_constant)
+    assert constant.data is not None
+    assert before.quantization is not None
+    assert after.quantization is not None
+    value = (7 - before.quantization.zero_points[0]) * 0.1 / 0.2
+    assert constant.data.reshape(-1)[0] == round(value + 0.25) + after.quantization.zero_points[0]
+
+
 def test_element_types() -> None:
     op = _only(MODELS["requantise_input"])
     assert (op.ifms[0].dtype, op.ofm.dtype) == (DataType.INT8, DataType.UINT8)

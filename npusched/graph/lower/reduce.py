@@ -26,7 +26,8 @@ from npusched.graph.lower.common import (
     use,
 )
 from npusched.graph.lower.scaling import UNIT, Scale
-from npusched.graph.shapes import around_axis, pad_axes, with_axis
+from npusched.graph.shapes import MAX_AXIS, around_axis, pad_axes, with_axis
+from npusched.graph.split import narrow
 from npusched.graph.types import Kernel, KernelKind, Rounding
 from npusched.graph.work import Link, WorkGraph, WorkOp, WorkTensor
 from npusched.ir import DataType, OpKind, Shape
@@ -290,7 +291,13 @@ def _minimum_by_maximum(
 
 
 def decompose_reduction(graph: WorkGraph, op: WorkOp) -> None:
-    """Step 3: bring the reduced axis to where the hardware reduces (in place).
+    """Step 3: bring the reduced axis to where the hardware reduces, and cut it above 65536."""
+    _fold_around_axis(graph, op)
+    _cut_reduced_axis(graph, op)
+
+
+def _fold_around_axis(graph: WorkGraph, op: WorkOp) -> None:
+    """Bring the reduced axis to where the hardware reduces (in place).
 
     U85 reduces h or w, U55/U65 w only, and ReduceSum only c; else (and for a batch) the shape is
     folded to 3 axes around w (ReduceSum: everything before w into h). A slice is folded too where
@@ -318,6 +325,31 @@ def decompose_reduction(graph: WorkGraph, op: WorkOp) -> None:
         return
     op.axis = -2
     op.kernel = replace(op.kernel, h=1, w=ifm.region[-2])
+
+
+def _cut_reduced_axis(graph: WorkGraph, op: WorkOp) -> None:
+    """Reduce parts of an axis above 65536 on their own, then their results."""
+    axis = reduced_axis(op)
+    size = op.ifm.region[axis]
+    if size <= MAX_AXIS:
+        return
+    starts = range(0, size, MAX_AXIS)
+    summed = op.kind is KernelKind.REDUCE_SUM
+    dtype = DataType.INT32 if summed else op.ifm.element_type
+    shape = with_axis(op.ofm.region, axis, len(starts))
+    parts = graph.new_tensor(f"{op.name}/parts", shape, dtype)
+    how = ONE if summed else quant(op.ifm)
+    for index, start in enumerate(starts):
+        piece = op.clone()
+        narrow(piece.ifm, axis, start, MAX_AXIS)
+        piece.ofms = [use(parts, how)]
+        narrow(piece.ofm, axis, index, 1)
+        piece.kernel = _window_along(piece.ifm.region, axis)
+        if summed:
+            piece.ofm_rescale = None
+        graph.add(piece, before=op)
+    graph.replace_ifm(op, 0, use(parts, how))
+    op.kernel = _window_along(shape, axis)
 
 
 def reduced_axis(op: WorkOp) -> int:
