@@ -16,6 +16,7 @@ from npusched.cli.compare import compare
 from npusched.cli.options import (
     PLAN_FORMATS,
     common_options,
+    examples,
     format_option,
     output_option,
     target_options,
@@ -34,27 +35,33 @@ from npusched.cli.parse import TargetArguments, display_name, parse_shapes, read
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(
+    context_settings=CONTEXT,
+    epilog=examples(
+        "npusched plan model.tflite --config ethos-u55-128",
+        "npusched plan demo:mobilenet --config ethos-u55-128 --sram 64KiB",
+        "npusched configs ethos-u85-256",
+        after="Exit codes: 0 ok; 1 no plan fits the budget; 2 bad usage, file or configuration; "
+        "3 internal error or a broken installation.",
+    ),
+)
 @click.version_option(__version__, prog_name="npusched", message="%(prog)s %(version)s")
 def app() -> None:
-    r"""Plan quantised TFLite models on Arm Ethos-U NPUs.
+    """Plan quantised TFLite models on Arm Ethos-U NPUs.
 
     MODEL is a .tflite file, or demo:NAME for a built-in one. Results go to stdout, everything else
     to stderr.
-
-    \b
-    Examples:
-      npusched plan model.tflite --config ethos-u55-128
-      npusched plan demo:mobilenet --config ethos-u55-128 --sram 64KiB
-      npusched configs ethos-u85-256
-
-    \b
-    Exit codes: 0 ok; 1 no plan fits the budget; 2 bad usage, file or
-    configuration; 3 internal error or a broken installation.
     """
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "npusched plan model.tflite -c ethos-u55-128",
+        "npusched plan model.tflite -c ethos-u65-256 --sram 32KiB --format json -o plan.json",
+        "npusched plan model.tflite -c ethos-u55-128 --clock 400MHz --derate sram=0.5",
+        "npusched plan model.tflite -c ethos-u55-128 --vela-config my.ini --memory-mode M",
+    ),
+)
 @click.argument("model")
 @target_options
 @click.option("--sram", metavar="SIZE", help="Budget, e.g. 64KiB. Default: the target's capacity.")
@@ -108,19 +115,11 @@ def plan(
     format_: str,
     output: Path | None,
 ) -> int:
-    r"""Show how MODEL runs on a target, and the best way within an SRAM budget.
+    """Show how MODEL runs on a target, and the best way within an SRAM budget.
 
     --sram limits the arena with graph inputs and outputs (memory mode Shared_Sram), the arena and
     the constants (Sram_Only), or the staging cache (Dedicated_Sram). If no plan fits, the error
     names the smallest budget that does (exit code 1).
-
-    \b
-    Examples:
-      npusched plan model.tflite -c ethos-u55-128
-      npusched plan model.tflite -c ethos-u65-256 --sram 32KiB --format json -o plan.json
-      npusched plan model.tflite -c ethos-u55-128 --clock 400MHz --derate sram=0.5
-      npusched plan model.tflite -c ethos-u55-128 --vela-config my.ini \
-          --system-config S --memory-mode M
     """
     from npusched import api
     from npusched.hardware import parse_size
@@ -150,21 +149,21 @@ def plan(
     return 0
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "npusched configs",
+        "npusched configs ethos-u65-256",
+        "npusched configs boards/mine.toml --format json",
+    ),
+)
 @click.argument("name", required=False)
 @format_option(["text", "json"])
 @output_option
 @common_options
 def configs(name: str | None, format_: str, output: Path | None) -> int:
-    r"""List the targets, or show one with the source of every number.
+    """List the targets, or show one with the source of every number.
 
     NAME is one of the list, or a .toml file of yours.
-
-    \b
-    Examples:
-      npusched configs
-      npusched configs ethos-u65-256
-      npusched configs boards/mine.toml --format json
     """
     from npusched.report import render_config, render_config_list
 
@@ -179,21 +178,21 @@ def configs(name: str | None, format_: str, output: Path | None) -> int:
     return 0
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "npusched demo",
+        "npusched demo mobilenet -o mobilenet.tflite",
+        "npusched demo chain:300 -o chain.tflite",
+    ),
+)
 @click.argument("name", required=False)
 @output_option
 @common_options
 def demo(name: str | None, output: Path | None) -> int:
-    r"""Write the built-in model NAME, or list the names.
+    """Write the built-in model NAME, or list the names.
 
     The models have known architectures and deterministic weights; the file is the same on every
     machine. demo:NAME stands for them wherever a MODEL is expected.
-
-    \b
-    Examples:
-      npusched demo
-      npusched demo mobilenet -o mobilenet.tflite
-      npusched demo chain:300 -o chain.tflite
     """
     from npusched.demos import demo as build_demo
     from npusched.demos import demo_names
@@ -206,18 +205,18 @@ def demo(name: str | None, output: Path | None) -> int:
     return 0
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "npusched fold model.tflite -o folded.tflite",
+    ),
+)
 @click.argument("model")
 @output_option
 @common_options
 def fold(model: str, output: Path | None) -> int:
-    r"""Fold batch norms written as MUL+ADD into the convolutions before them.
+    """Fold batch norms written as MUL+ADD into the convolutions before them.
 
     Folding moves a rounding step, so results may change by some LSB: it is never done silently.
-
-    \b
-    Examples:
-      npusched fold model.tflite -o folded.tflite
     """
     from npusched import api
 
@@ -234,43 +233,44 @@ def _file_wanted(output: Path | None) -> Path:
     return output
 
 
-@app.group(invoke_without_command=True)
+@app.group(
+    invoke_without_command=True,
+    epilog=examples(
+        "npusched cache info",
+        "npusched cache clear",
+    ),
+)
 @click.pass_context
 def cache(context: click.Context) -> int:
-    r"""Look at or empty the cache of Vela results.
+    """Look at or empty the cache of Vela results.
 
     It is in $NPUSCHED_CACHE_DIR, else in $XDG_CACHE_HOME/npusched, else in ~/.cache/npusched.
-
-    \b
-    Examples:
-      npusched cache info
-      npusched cache clear
     """
     return _show_cache("text") if context.invoked_subcommand is None else 0
 
 
-@cache.command("info")
+@cache.command(
+    "info",
+    epilog=examples(
+        "npusched cache info --format json",
+    ),
+)
 @format_option(["text", "json"])
 @common_options
 def cache_info(format_: str) -> int:
-    r"""Show where the cache is and how large it is.
-
-    \b
-    Examples:
-      npusched cache info --format json
-    """
+    """Show where the cache is and how large it is."""
     return _show_cache(format_)
 
 
-@cache.command("clear")
+@cache.command(
+    "clear",
+    epilog=examples(
+        "npusched cache clear",
+    ),
+)
 @common_options
 def cache_clear() -> int:
-    r"""Delete all cached Vela results.
-
-    \b
-    Examples:
-      npusched cache clear
-    """
+    """Delete all cached Vela results."""
     from npusched import api
     from npusched.report.units import plural
 
@@ -300,18 +300,18 @@ def _show_cache(format_: str) -> int:
     return 0
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "npusched doctor",
+    ),
+)
 @format_option(["text", "json"])
 @output_option
 @common_options
 def doctor(format_: str, output: Path | None) -> int:
-    r"""Check the installation: Python, targets, Vela, cache, optional parts.
+    """Check the installation: Python, targets, Vela, cache, optional parts.
 
     Exit code 3 if something fails that a plan needs.
-
-    \b
-    Examples:
-      npusched doctor
     """
     from npusched.cli.doctor import examine, render_checks
 

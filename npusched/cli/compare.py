@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npusched.cli.options import common_options, format_option, output_option, target_options
+from npusched.cli.options import (
+    common_options,
+    examples,
+    format_option,
+    output_option,
+    target_options,
+)
 from npusched.cli.output import (
     STDOUT,
     print_warning,
@@ -28,7 +34,15 @@ FEATURES = ["WeightBuffering", "Cascading", "Grouping", "FWD", "Sparsity", "FMSt
 ALLOCATORS = ["HillClimb", "LinearAlloc"]
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "npusched compare model.tflite -c ethos-u55-128",
+        "npusched compare model.tflite -c ethos-u65-256 --sram 64KiB --format md -o compare.md",
+        "npusched compare model.tflite -c ethos-u55-128 --optimise Size --disable-feature Cascading",
+        "npusched compare model.tflite -c ethos-u55-128 --vela-output output/",
+        "npusched compare model.tflite -c renesas-ra8p1 --measured board.csv",
+    ),
+)
 @click.argument("model")
 @target_options
 @click.option("--sram", metavar="SIZE", help="Budget of our plan, and Vela's arena limit.")
@@ -107,7 +121,7 @@ def compare(
     format_: str,
     output: Path | None,
 ) -> int:
-    r"""Put our plan of MODEL beside Vela's schedule, op by op and in total, and say why they part.
+    """Put our plan of MODEL beside Vela's schedule, op by op and in total, and say why they part.
 
     Four totals: our plan; Vela as it reports itself; our cost of Vela's schedule Vela's way; and
     our striped cost of it, which is the one to hold against our plan. Quirks of Vela's figures
@@ -117,14 +131,6 @@ def compare(
     "index,cycles" with an empty index for the network.
 
     Exit code 3 if Vela fails or is not installed.
-
-    \b
-    Examples:
-      npusched compare model.tflite -c ethos-u55-128
-      npusched compare model.tflite -c ethos-u65-256 --sram 64KiB --format md -o compare.md
-      npusched compare model.tflite -c ethos-u55-128 --optimise Size --disable-feature Cascading
-      npusched compare model.tflite -c ethos-u55-128 --vela-output output/
-      npusched compare model.tflite -c renesas-ra8p1 --measured board.csv
     """
     from npusched import api
 

@@ -17,6 +17,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def examples(*commands: str, after: str = "") -> str:
+    """Return the end of a command's help: command lines that are not broken, then prose."""
+    shown = "\b\nExamples:\n" + "\n".join(f"  {command}" for command in commands)
+    return f"{shown}\n\n{after}" if after else shown
+
+
 def target_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options that describe a target; the command gets them as ``target_arguments``."""
 
