@@ -38,7 +38,7 @@ ALLOCATORS = ["HillClimb", "LinearAlloc"]
     epilog=examples(
         "npusched compare model.tflite -c ethos-u55-128",
         "npusched compare model.tflite -c ethos-u65-256 --sram 64KiB --format md -o compare.md",
-        "npusched compare model.tflite -c ethos-u55-128 --optimise Size --disable-feature Cascading",
+        "npusched compare model.tflite -c ethos-u55-64 --optimise Size --disable-feature Cascading",
         "npusched compare model.tflite -c ethos-u55-128 --vela-output output/",
         "npusched compare model.tflite -c renesas-ra8p1 --measured board.csv",
     ),

@@ -169,6 +169,15 @@ def facts(text: str) -> dict[str, str]:
     return dict(reversed(rows))
 
 
+def test_notebooks_show_the_text_form_escaped(mixed: PlanReport) -> None:
+    report = msgspec.structs.replace(
+        mixed, model=msgspec.structs.replace(mixed.model, name="<script>&")
+    )
+    page = report._repr_html_()
+    assert page.startswith("<pre>&lt;script&gt;&amp;")
+    assert "<script" not in page
+
+
 def test_the_verdict_has_the_figures_of_the_report() -> None:
     report = plan("demo:mobilenet", "ethos-u55-128", "64KiB")
     text = npusched.render_text(report)
