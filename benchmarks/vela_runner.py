@@ -1,8 +1,9 @@
 """Cost of isolating Vela: compilations through the worker process against bare in-process ones.
 
-``python -m benchmarks.vela_runner MODEL.tflite [RUNS]`` measures both in one run, three times
-alternating, debug database included on both sides, cache off. The bare side needs ethos-u-vela in
-this process; its printing goes to the null device.
+``python -m benchmarks.vela_runner [MODEL.tflite [RUNS]]`` measures both in one run, three times
+alternating, debug database included on both sides, cache off, and writes
+``reports/vela_runner.md``. The bare side needs ethos-u-vela in this process; its printing goes to
+the null device.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ import os
 import statistics
 import sys
 import time
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.evidence import REPORTS, corpus
 from npusched.hardware import load_target
 from npusched.vela.options import VelaOptions, address_space_bytes, compiler_text, system_text
 from npusched.vela.runner import close_worker, compile_config, config_of
 
 TARGET = "ethos-u55-128"
 ROUNDS = 3
+BAR = 1.6
+"""Largest ratio of the medians that is accepted."""
 
 
 def bare_seconds(content: bytes, runs: int) -> float:
@@ -54,22 +60,42 @@ def runner_seconds(content: bytes, runs: int) -> float:
     return time.perf_counter() - started
 
 
-def measure(content: bytes, runs: int = 100) -> tuple[float, float]:
-    """Return the median seconds of (bare, runner) for ``runs`` compilations."""
-    pairs = [(bare_seconds(content, runs), runner_seconds(content, runs)) for _ in range(ROUNDS)]
-    bare, isolated = zip(*pairs, strict=True)
-    return statistics.median(bare), statistics.median(isolated)
+def measure(content: bytes, runs: int = 100) -> list[tuple[float, float]]:
+    """Return the seconds of (bare, runner) for ``runs`` compilations, per round."""
+    return [(bare_seconds(content, runs), runner_seconds(content, runs)) for _ in range(ROUNDS)]
+
+
+def page(name: str, runs: int, rounds: list[tuple[float, float]]) -> str:
+    """The report: every round, and the ratio of the medians."""
+    bare, isolated = (statistics.median(side) for side in zip(*rounds, strict=True))
+    lines = [
+        "# Cost of isolating Vela",
+        "",
+        f"{runs} compilations of `{name}` for {TARGET} with the debug database, cache off: in this",
+        "process (bare) and through the worker process (its start-up and the transfer and decoding",
+        f"of all tables included), in turn. Load average {os.getloadavg()[0]:.1f} at the end.",
+        "",
+        "| round | bare s | runner s | ratio |",
+        "|---|---|---|---|",
+        *(
+            f"| {number} | {a:.2f} | {b:.2f} | {b / a:.2f} |"
+            for number, (a, b) in enumerate(rounds, 1)
+        ),
+        f"| median | {bare:.2f} | {isolated:.2f} | {isolated / bare:.2f} (bar: {BAR}) |",
+        "",
+        f"Written by `python -m benchmarks.vela_runner` on {datetime.now(UTC).date()}"
+        f" (npusched {version('npusched')}, ethos-u-vela {version('ethos-u-vela')}).",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str]) -> None:
-    """Print one line with both times and their ratio."""
-    path = Path(arguments[0])
+    """Measure, write the report and print it."""
+    path = Path(arguments[0]) if arguments else corpus() / "models" / "mlpt_vww.tflite"
     runs = int(arguments[1]) if len(arguments) > 1 else 100
-    bare, isolated = measure(path.read_bytes(), runs)
-    print(
-        f"{path.name}, {runs} compilations for {TARGET}: bare {bare:.3f} s, "
-        f"runner {isolated:.3f} s, ratio {isolated / bare:.2f}"
-    )
+    text = page(path.name, runs, measure(path.read_bytes(), runs))
+    (REPORTS / "vela_runner.md").write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":
