@@ -253,6 +253,7 @@ def test_elementwise_by_hand() -> None:
     assert elementwise(Binary.SHL, [1, 3, 1], [4, 31, 31]) == [16, -(2**31), -(2**31)]
     half_up = Scaling.one(1, 0, Rounding.NATURAL)
     assert elementwise(Binary.SHR, [5, -5, 5], [1, 1, 0], shift_rounding=half_up) == [3, -2, 5]
+    assert elementwise(Binary.SHR, [8], [1, 2, 3], shift_rounding=half_up) == [4, 2, 1]
     assert elementwise(Binary.MIN, [1, -7], [0, 3]) == [0, -7]
     assert elementwise(Binary.MAX, [1, -7], [0, 3]) == [1, 3]
     assert elementwise(Binary.MUL, [2**31 - 1], [-(2**31)]) == [-(2**31 - 1) * 2**31]
