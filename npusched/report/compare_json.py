@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from npusched.report.compare_docs import COMPARE_DOCS
 from npusched.report.compare_types import COMPARE_SCHEMA_VERSION, CompareReport
 from npusched.report.field_docs import FIELD_DOCS
+
+COMPARE_SCHEMA_FILE: Final = (
+    Path(__file__).with_name("schemas") / f"compare-{COMPARE_SCHEMA_VERSION}.json"
+)
+"""The schema as shipped; equal to ``compare_schema()``."""
 
 
 def render_compare_json(report: CompareReport) -> str:
@@ -37,3 +44,9 @@ def compare_schema() -> dict[str, object]:
         **root,
         "$defs": {name: parts[name] for name in sorted(parts)},
     }
+
+
+def compare_schema_text() -> str:
+    """Return the schema as the text of ``COMPARE_SCHEMA_FILE``."""
+    encoded = msgspec.json.encode(compare_schema())
+    return msgspec.json.format(encoded, indent=2).decode() + "\n"

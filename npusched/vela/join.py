@@ -16,6 +16,7 @@ from npusched.schedule.types import Plan, WeightMode
 from npusched.vela.compiled import VelaPlacement
 from npusched.vela.match import Stray
 from npusched.vela.records import VelaOp
+from npusched.vela.row_fields import memory_names
 from npusched.vela.schedule import VelaSchedule
 
 PlaceName: TypeAlias = Literal["npu", "cpu", "view", "folded"]
@@ -257,7 +258,7 @@ def _vela_sums(
 ) -> tuple[Sums, Sums, Sums]:
     """Per source op: what Vela reports, our vela-compatible cost, our striped cost."""
     sums: tuple[Sums, Sums, Sums] = ({}, {}, {})
-    names = {memory.vela_name: memory.name for memory in schedule.target.memories}
+    names = memory_names(schedule.target)
     owner = {row.id: v for v, rows in schedule.matching.rows.items() for row in rows}
     cascades = _cascade_numbers(schedule)
     for op in schedule.ops:

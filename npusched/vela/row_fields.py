@@ -76,6 +76,11 @@ def memory_of(target: Target, vela_name: str) -> str | None:
     return None
 
 
+def memory_names(target: Target) -> dict[str, str]:
+    """The target's names of the memories that Vela names; the first of several alike."""
+    return {memory.vela_name: memory.name for memory in reversed(target.memories)}
+
+
 def transpose_of(row: Row) -> tuple[int, int, int] | None:
     """Return the fused transpose of a row, None if there is none."""
     return TRANSPOSES.get(row["transpose_type"])

@@ -8,8 +8,10 @@ the ``tensors`` table, cost each op where its maps lie. What does not fit our ty
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from npusched.cost.adapt import cost_op
 from npusched.cost.types import CostOp, WeightBytes
@@ -130,7 +132,7 @@ def _cut(schedule: VelaSchedule) -> list[Cut]:
         while waiting and waiting[0].index < rows[0].index:
             copies.append(waiting.pop(0))
         if mine and mine == cascade and not copies:
-            cuts[-1] = replace(cuts[-1], ops=(*cuts[-1].ops, op.id))
+            cuts[-1] = Cut(ops=(*cuts[-1].ops, op.id), copies=cuts[-1].copies)
         else:
             cuts.append(Cut(ops=(op.id,), copies=tuple(copies)))
         cascade = mine

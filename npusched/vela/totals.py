@@ -11,6 +11,7 @@ from npusched.hardware.target import MemoryKind, Target
 from npusched.schedule.kernels import KernelCost
 from npusched.schedule.types import Amounts, Plan
 from npusched.vela.protocol import PerfReport
+from npusched.vela.row_fields import memory_names
 
 FLASH = frozenset({MemoryKind.ON_CHIP_FLASH, MemoryKind.OFF_CHIP_FLASH})
 
@@ -49,7 +50,7 @@ def of_plan(target: Target, plan: Plan) -> SideTotals:
 
 def of_report(target: Target, report: PerfReport, sram_peak_bytes: int | None) -> SideTotals:
     """Totals as Vela reports them. Vela does not cost CPU ops, so they take no time."""
-    names = {memory.vela_name: memory.name for memory in target.memories}
+    names = memory_names(target)
     moved = [
         (names[name], access.read_bytes + access.written_bytes)
         for name, use in report.memories.items()

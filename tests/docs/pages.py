@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from npusched.cli.app import app
+from npusched.report.compare_json import COMPARE_SCHEMA_FILE, compare_schema
+from npusched.report.compare_types import CompareReport
 from npusched.report.json_form import SCHEMA_FILE, plan_schema
 from npusched.report.types import PlanReport
 
@@ -55,6 +57,51 @@ them. Kinds: `model`, `target`, `infeasible` (with `need_bytes`, `have_bytes`, `
 
 Shapes are (n, h, w, c). A step is one segment; ranges of steps are half-open.
 """
+
+
+COMPARE_INTRO = f"""# Comparing with Vela
+
+`npusched compare MODEL --config NAME` runs Vela (or reads the files of a run), matches its schedule
+with our ops, and shows four totals of the same network:
+
+| total | what it is |
+|---|---|
+| `npusched` | our plan |
+| `vela` | what Vela reports, unchanged |
+| `vela_compatible` | our cost of Vela's schedule by Vela's own rules: equal to `vela` |
+| `vela_recosted` | our cost of Vela's schedule stripe by stripe, with physical bandwidths |
+
+Hold our plan against `vela_recosted`: Vela's report costs cascaded ops as if they ran whole. CPU
+ops cost Vela nothing; our time for them stands beside. Quirks of Vela's figures that touch the
+model are notes, each with its size; nothing is corrected silently.
+
+`--vela-output DIR` reads what `vela --output-dir DIR` wrote (3.x to 5.x; with the C++ core's
+`--enable-debug-db` everything is there, from CSV files alone the totals and rows as reported).
+
+`--measured FILE` puts your own figures beside the predictions, per network or per op:
+
+```csv
+index,cycles
+,220870
+0,20974
+```
+
+or JSON `{{"network": {{"latency_ms": 0.44}}, "ops": [{{"index": 0, "cycles": 20974}}]}}`. Names
+that are understood: `cycles`, `npu_cycles`, `npu_active`, `latency_s`, `latency_ms`, `latency_us`,
+`inference_time` (seconds) and a few more; other numbers are kept as counters.
+
+`--format json` prints one object of type [CompareReport](#comparereport); its JSON Schema is
+`npusched/report/schemas/{COMPARE_SCHEMA_FILE.name}`. The target is described in [JSON](json.md).
+"""
+
+
+def compare_page() -> str:
+    """Every type of a comparison that a plan does not have."""
+    definitions: Any = compare_schema()["$defs"]
+    known: Any = plan_schema()["$defs"]
+    names = _in_order(CompareReport.__name__, definitions)
+    types = (_type(name, definitions[name]) for name in names if name not in known)
+    return "".join([NOTE, COMPARE_INTRO, *types])
 
 
 def cli_page() -> str:

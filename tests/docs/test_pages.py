@@ -13,7 +13,7 @@ from npusched.cli import run
 from npusched.cli.app import app
 from npusched.report.field_docs import FIELD_DOCS
 from tests.conftest import REPOSITORY
-from tests.docs.pages import cli_page, json_page
+from tests.docs.pages import cli_page, compare_page, json_page
 
 DOCS = REPOSITORY / "docs"
 PAGES = [REPOSITORY / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -41,6 +41,10 @@ def test_the_command_line_page(golden: Callable[[Path, str], None]) -> None:
 
 def test_the_json_page(golden: Callable[[Path, str], None]) -> None:
     golden(DOCS / "json.md", json_page())
+
+
+def test_the_compare_page(golden: Callable[[Path, str], None]) -> None:
+    golden(DOCS / "compare.md", compare_page())
 
 
 def test_the_json_page_has_every_field() -> None:
