@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
-JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | tuple[JsonValue, ...] | dict[str, JsonValue]"
+JsonValue: TypeAlias = (
+    "bool | int | float | str | list[JsonValue] | tuple[JsonValue, ...] | "
+    "dict[str, JsonValue] | None"
+)
 
 
 class NpuschedError(Exception):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sim_models import accelerator, corpus_model, executable, rng, tall_network
 
 from npusched.hardware.target import Block
 from npusched.sim.check import check_executable, host_spans
@@ -18,6 +17,7 @@ from npusched.sim.rows import find_stale_rows
 from npusched.sim.run import Executable, draw_inputs
 from npusched.sim.shram import check_shram
 from npusched.sim.views import View
+from tests.sim.sim_models import accelerator, corpus_model, executable, rng, tall_network
 
 CASES = [
     ("mlpt_vww", "ethos-u55-128", None),

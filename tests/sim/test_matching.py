@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sim_models import MODELS, accelerator, executable, tall_network
 
 from npusched.errors import SimError
 from npusched.sim.check import check_bare
@@ -20,6 +19,7 @@ from npusched.sim.program import load_bare
 from npusched.sim.views import View
 from npusched.tflite.reader import read_model
 from npusched.vela.stream import decode_stream
+from tests.sim.sim_models import MODELS, accelerator, executable, tall_network
 
 
 def view(h: int, w: int, c: int, *, stride_y: int, stride_x: int, brick: bool = False) -> View:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sim_models import compiled, corpus_model
 
 from npusched.errors import SimError
 from npusched.sim import decode
 from npusched.sim.mlw import decode_mlw
 from npusched.sim.run import open_compiled
+from tests.sim.sim_models import compiled, corpus_model
 
 ORACLE = """
 import json, sys

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sim_models import ACCELERATORS, MODELS, accelerator, compiled
 
 from npusched.sim.check import check_executable
 from npusched.sim.proof import Verdict, prove_compiled
 from npusched.sim.run import open_compiled
+from tests.sim.sim_models import ACCELERATORS, MODELS, accelerator, compiled
 
 pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
 

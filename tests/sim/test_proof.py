@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sim_models import MODELS, compiled, corpus_model, executable, tall_network
 
 from npusched.errors import NpuschedError, SimError
 from npusched.sim.check import check_executable
@@ -16,6 +15,7 @@ from npusched.sim.mutate import draw_mutations, effect, mutate
 from npusched.sim.program import LoadedDma
 from npusched.sim.proof import Mode, Verdict, prove_compiled
 from npusched.sim.run import Executable, open_compiled
+from tests.sim.sim_models import MODELS, compiled, corpus_model, executable, tall_network
 
 pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sim_models import MODELS, compiled, corpus_model, executable, tall_network
 
 from npusched.errors import ModelError, SimError
 from npusched.hardware import load_target
@@ -23,6 +22,7 @@ from npusched.tflite.reader import read_model
 from npusched.vela.options import StreamFormat, VelaOptions
 from npusched.vela.runner import compile_model
 from npusched.vela.stream import Register, StreamOpKind, decode_stream
+from tests.sim.sim_models import MODELS, compiled, corpus_model, executable, tall_network
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from builder_zoo import MODELS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from npusched.tflite.quantize import (
     quantization_of,
     quantize_weights,
 )
+from tests.tflite.builder_zoo import MODELS
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from builder_zoo import MODELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from npusched.errors import ModelError
 from npusched.tflite import load_model, read_model, verify
 from npusched.tflite.decode import MAX_TABLES, decode
 from npusched.tflite.schema import MAX_DEPTH, TABLES, UNIONS
+from tests.tflite.builder_zoo import MODELS
 
 CONV = MODELS["conv"]()
 

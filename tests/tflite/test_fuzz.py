@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
-from builder_zoo import MODELS
-from conftest import corpus_models
-from fuzzing import mutations
 
 from npusched.errors import ModelError
 from npusched.ir import Model
 from npusched.tflite import read_model
+from tests.conftest import corpus_models
+from tests.fuzzing import mutations
+from tests.tflite.builder_zoo import MODELS
 
 SMALL_BYTES = 100_000
 

@@ -12,8 +12,6 @@ from typing import Protocol
 
 import numpy as np
 import pytest
-from builder_zoo import MODELS
-from conftest import corpus_models
 
 from npusched.ir import OpKind
 from npusched.tflite import load_model, read_model
@@ -21,6 +19,8 @@ from npusched.tflite.decode import decode
 from npusched.tflite.encode import encode
 from npusched.tflite.records import Record
 from npusched.tflite.schema import OPERATORS, TABLES, TENSOR_TYPES, UNIONS, Field, TableSpec
+from tests.conftest import corpus_models
+from tests.tflite.builder_zoo import MODELS
 
 tflite: ModuleType = pytest.importorskip("tflite")
 

@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from builder_zoo import MODELS, call_once
 
 from npusched.errors import ModelError
 from npusched.ir import DataType, OpKind, Quantization
@@ -23,6 +22,7 @@ from npusched.tflite import Builder, is_vela_compiled, read_model
 from npusched.tflite.decode import decode
 from npusched.tflite.encode import encode
 from npusched.tflite.records import Record, Value
+from tests.tflite.builder_zoo import MODELS, call_once
 
 
 def _edit(content: bytes, **changes: Value) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builder_zoo import MODELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from npusched.ir.options import (
 from npusched.tflite import Builder, read_model
 from npusched.tflite.rules import Operand, ShapeError, window
 from npusched.tflite.shapes import infer
+from tests.tflite.builder_zoo import MODELS
 
 
 def _ints(*values: int) -> Operand:
