@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from benchmarks.crosscheck import slices_of
 from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
 from npusched.cost.adapt import cost_op
 from npusched.cost.blocks import find_block
-from npusched.cost.types import WeightBytes
 from npusched.cost.weights import weight_bytes, weight_format
 from npusched.errors import ModelError, NpuschedError
 from npusched.graph.build import build_graph
@@ -18,8 +18,9 @@ from npusched.ir import Model
 from npusched.tflite import read_model
 from npusched.vela.encoded import encoded_weights
 from npusched.vela.options import Feature, VelaOptions
+from npusched.vela.recost import compatible_costs
 from npusched.vela.result import VelaResult
-from npusched.vela.rows import VelaRow, read_rows, row_cost
+from npusched.vela.rows import read_rows
 from npusched.vela.runner import compile_model
 
 SETUPS: dict[str, tuple[str, str, str, int | None]] = {
@@ -92,13 +93,10 @@ def _compare_rows(
     """Blocks, NPU cycles, access cycles, MACs and totals of every row on the NPU."""
     assert target.accelerator is not None
     rows = read_rows(result.database, target)
-    first: dict[int, WeightBytes] = {}
-    if any(row.staged and row.slices > 1 for row in rows):
-        first = _first_slices(result, model)
-    previous: VelaRow | None = None
+    costs = compatible_costs(target, rows, slices_of(target, result, model, rows))
     for row in rows:
         if row.op.kind is not KernelKind.CPU:
-            cost = row_cost(target, row, previous, first_slice=first.get(row.id))
+            cost = costs[row.id]
             busy = dict(cost.memory_cycles)
             facts = {
                 "npu": cost.npu_cycles == row.npu_cycles,
@@ -109,18 +107,6 @@ def _compare_rows(
             if row.block is not None:
                 facts["blocks"] = find_block(target.accelerator, row.stripe_op) == row.block
             _count(facts, f"row {row.id} {row.op.kind}", equal, counted, wrong)
-        previous = row
-
-
-def _first_slices(result: VelaResult, model: Model) -> dict[int, WeightBytes]:
-    """Encoded bytes of the first depth slice, by row, from the command streams."""
-    return {
-        op.scheduled_id: WeightBytes(
-            sum(part.weights_bytes for part in op.parts if part.slice == 0),
-            sum(part.scales_bytes for part in op.parts if part.slice == 0),
-        )
-        for op in encoded_weights(result, model)
-    }
 
 
 def _compare_weights(

@@ -38,15 +38,13 @@ from npusched.hardware.target import Target
 class Staging(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about weights that DMA copies to the staging memory (Vela's weight buffering).
 
-    ``full_dma_bytes``: the un-sliced encoding with its scales; ``full_dma_cycles``: the time to
-    copy it, where that is known instead. ``first_dma_bytes``: slice 0 without scale padding (10
-    bytes per channel and its weights). ``pre_buffered_bytes``: slice 0 with padding if it is copied
-    under the previous op, else 0. ``self_slack_cycles``: cycles of the last slice
-    (``staged_slack_of``), which the DMA of this op's slices cannot use.
+    ``full_dma_bytes``: the un-sliced encoding with its scales. ``first_dma_bytes``: slice 0 without
+    scale padding (10 bytes per channel and its weights). ``pre_buffered_bytes``: slice 0 with
+    padding if it is copied under the previous op, else 0. ``self_slack_cycles``: cycles of the last
+    slice (``staged_slack_of``), which the DMA of this op's slices cannot use.
     """
 
     full_dma_bytes: int = 0
-    full_dma_cycles: int | None = None
     first_dma_bytes: int
     pre_buffered_bytes: int = 0
     self_slack_cycles: int = 0
@@ -113,11 +111,9 @@ def _staged_cycles(
 ) -> int:
     """NPU cycles with the DMA that the previous op and the op itself cannot hide."""
     memory, cache = target.memory(source), target.cache
-    whole = staging.full_dma_cycles
-    if whole is None:
-        whole = dma_cycles(
-            target, staging.full_dma_bytes, source=memory, destination=cache, basis=basis
-        )
+    whole = dma_cycles(
+        target, staging.full_dma_bytes, source=memory, destination=cache, basis=basis
+    )
     first = dma_cycles(
         target, staging.first_dma_bytes, source=memory, destination=cache, basis=basis
     )

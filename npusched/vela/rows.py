@@ -55,9 +55,10 @@ class VelaRow(msgspec.Struct, frozen=True, kw_only=True):
     """One scheduled op as Vela reports it.
 
     ``op`` has the whole OFM (what the report costs), ``stripe_op`` the stripe that the block was
-    searched for. ``full_dma_cycles``: time to copy the un-sliced encoding, None if not staged.
-    ``access_cycles``: by memory name of the target. ``cascade``: index of the cascade's last op, 0
-    for none. ``est_cycles``: the scheduler's own estimate over all stripes, DMA left out.
+    searched for. ``staged``: DMA copies the weights to the staging memory.
+    ``cascade``: index of the cascade's last op, 0 for none. What Vela reports, to compare with:
+    ``op_cycles``, ``npu_cycles``, ``macs``, ``access_cycles`` (by memory name of the target) and
+    ``est_cycles``, the scheduler's own estimate over all stripes, DMA left out.
     """
 
     id: int
@@ -68,7 +69,7 @@ class VelaRow(msgspec.Struct, frozen=True, kw_only=True):
     weights: WeightBytes
     depth_slices: tuple[int, ...]
     pre_buffered: bool
-    full_dma_cycles: int | None
+    staged: bool
     cascade: int
     cascade_first: bool
     ifm_staged: bool
@@ -77,11 +78,6 @@ class VelaRow(msgspec.Struct, frozen=True, kw_only=True):
     macs: int
     access_cycles: tuple[tuple[str, int], ...]
     est_cycles: int
-
-    @property
-    def staged(self) -> bool:
-        """True if DMA copies the weights to the staging memory."""
-        return self.full_dma_cycles is not None
 
     @property
     def slices(self) -> int:
@@ -146,10 +142,9 @@ def row_cost(
     """Our vela-compatible cost of a row that runs on the NPU, from its facts and its block.
 
     ``first_slice``: encoded bytes of the first depth slice, all cores (see ``encoded_weights``).
-    The database lacks them; without them, NPU cycles of a row with several slices are computed as
-    if there was one, and must not be compared. ``unsliced``: encoded bytes of all its weights in
-    one slice (``weight_bytes`` of our own graph's op); without them the DMA time of a row with
-    several slices is the reported one. All other inputs are facts: no cost that Vela reports.
+    ``unsliced``: encoded bytes of all its weights in one slice (``weight_bytes`` of our own graph's
+    op). The database lacks both; without them, NPU cycles of a row with several slices are computed
+    from the sum of its slices, and must not be compared. No cost that Vela reports is an input.
     """
     if target.accelerator is None:
         raise ValueError(f"{target.name} has no NPU")
@@ -176,10 +171,8 @@ def row_staging(
     first = row.weights if row.slices == 1 or first_slice is None else first_slice
     channels = row.depth_slices[1]
     unpadded = isinstance(target.accelerator, AcceleratorU55)
-    known = row.slices == 1 or unsliced is not None
     return Staging(
         full_dma_bytes=(unsliced or row.weights).total,
-        full_dma_cycles=None if known else row.full_dma_cycles,
         first_dma_bytes=first.weights + (_SCALE_BYTES * channels if unpadded else first.scales),
         pre_buffered_bytes=first.total if row.pre_buffered else 0,
         self_slack_cycles=row_slack(target, row, basis=basis),
@@ -244,7 +237,7 @@ def _row(tables: _Joined, target: Target, key: str) -> VelaRow:
         weights=_weights(target, op, block, debug, borders),
         depth_slices=borders,
         pre_buffered=debug["weight_pre_buffer"] == "1",
-        full_dma_cycles=int(debug["weight_transfer_cycles"]) if staged else None,
+        staged=staged,
         cascade=int(debug["cascade"] or 0),
         cascade_first=key in tables.cascade_firsts,
         ifm_staged=key in tables.reads_copy,

@@ -2,7 +2,7 @@
 
 Vela runs isolated, with its results cached in the test session's folder. Each row's NPU cycles,
 access cycles of each memory, MACs, block and total must be equal; a row with several depth slices
-takes the first slice's size from the command stream.
+takes the first slice's size from the command stream, that of all in one slice from our encoder.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.crosscheck import slices_of
 from npusched.cost.adapt import cost_op
 from npusched.cost.blocks import find_block
 from npusched.cost.stripe import scheduler_estimate
-from npusched.cost.types import CostFm, WeightBytes
+from npusched.cost.types import CostFm, OpCost
 from npusched.cost.weights import weight_bytes, weight_format
 from npusched.graph.build import build_graph
 from npusched.graph.types import KernelKind
@@ -24,7 +25,8 @@ from npusched.hardware.target import Target
 from npusched.tflite import read_model
 from npusched.vela.encoded import encoded_weights
 from npusched.vela.options import Feature, VelaOptions
-from npusched.vela.rows import VelaRow, read_rows, row_cost
+from npusched.vela.recost import compatible_costs
+from npusched.vela.rows import VelaRow, read_rows
 from npusched.vela.runner import compile_model
 
 pytest.importorskip("ethosu.regor", reason="needs ethos-u-vela")
@@ -64,23 +66,14 @@ def target_of(setup: tuple[str, str, str, int | None]) -> Target:
     return load_target(name, system_config=system, memory_mode=mode)
 
 
-def slice_bytes(
+def rows_and_costs(
     target: Target, content: bytes, limit: int | None
-) -> tuple[tuple[VelaRow, ...], dict[int, WeightBytes]]:
-    """Rows of one compilation, and the first depth slice's bytes of those that have several."""
+) -> tuple[tuple[VelaRow, ...], dict[int, OpCost]]:
+    """Rows of one compilation, and our vela-compatible cost of each."""
     result = compile_model(content, target, VelaOptions(arena_cache_size_bytes=limit), cache=None)
     rows = read_rows(result.database, target)
-    if not any(row.staged and row.slices > 1 for row in rows):
-        return rows, {}
-    encoded = encoded_weights(result, read_model(content, "model"))
-    first = {
-        op.scheduled_id: WeightBytes(
-            sum(part.weights_bytes for part in op.parts if part.slice == 0),
-            sum(part.scales_bytes for part in op.parts if part.slice == 0),
-        )
-        for op in encoded
-    }
-    return rows, first
+    slices = slices_of(target, result, read_model(content, "model"), rows)
+    return rows, compatible_costs(target, rows, slices)
 
 
 @pytest.mark.parametrize("setup", SETUPS, ids=lambda s: f"{s[0]}-{s[2]}-{s[3]}")
@@ -90,14 +83,13 @@ def test_every_row_is_exact(setup: tuple[str, str, str, int | None], corpus_dir:
     assert target.accelerator is not None
     compared = multi = 0
     for model in MODELS:
-        rows, first = slice_bytes(target, (corpus_dir / model).read_bytes(), setup[3])
-        previous = None
+        rows, costs = rows_and_costs(target, (corpus_dir / model).read_bytes(), setup[3])
         for row in rows:
             if row.op.kind is not KernelKind.CPU:
                 where = f"{model} row {row.id} {row.op.kind}"
                 if row.block is not None:
                     assert find_block(target.accelerator, row.stripe_op) == row.block, where
-                cost = row_cost(target, row, previous, first_slice=first.get(row.id))
+                cost = costs[row.id]
                 assert cost.npu_cycles == row.npu_cycles, where
                 assert cost.macs == row.macs, where
                 busy = dict(cost.memory_cycles)
@@ -107,7 +99,6 @@ def test_every_row_is_exact(setup: tuple[str, str, str, int | None], corpus_dir:
                 assert cost.cycles == row.op_cycles, where
                 compared += 1
                 multi += row.slices > 1
-            previous = row
     assert compared > 250, "the corpus models give hundreds of rows"
     if setup[2] != "Sram_Only":
         assert multi > 0, "some weights are staged in slices"
@@ -124,7 +115,7 @@ def test_scheduler_estimates_are_exact(
     target = target_of(setup)
     compared = striped = 0
     for model in MODELS[:6]:
-        rows, _ = slice_bytes(target, (corpus_dir / model).read_bytes(), setup[3])
+        rows, _ = rows_and_costs(target, (corpus_dir / model).read_bytes(), setup[3])
         for row in rows:
             staged_copy = row.ifm_staged or row.name.startswith("input_buffer_")
             if row.block is None or row.staged or staged_copy:

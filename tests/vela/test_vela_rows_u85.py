@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from npusched.cost.types import WeightBytes
+from benchmarks.crosscheck import slices_of
 from npusched.graph.types import KernelKind
 from npusched.hardware import load_target
 from npusched.tflite.builder import Builder
 from npusched.tflite.reader import read_model
-from npusched.vela.encoded import encoded_weights
 from npusched.vela.options import VelaOptions
-from npusched.vela.rows import read_rows, row_cost
+from npusched.vela.recost import compatible_costs
+from npusched.vela.rows import read_rows
 from npusched.vela.runner import compile_model
 
 SIZES = [128, 256, 512, 1024, 2048]
@@ -46,19 +46,12 @@ def test_costs_equal_vela(macs: int, dtype: str) -> None:
     for arena_bytes in (1 << 15, 1 << 22):
         options = VelaOptions(arena_cache_size_bytes=arena_bytes)
         result = compile_model(content, target, options, cache=None)
-        first = {
-            op.scheduled_id: WeightBytes(
-                sum(part.weights_bytes for part in op.parts if part.slice == 0),
-                sum(part.scales_bytes for part in op.parts if part.slice == 0),
-            )
-            for op in encoded_weights(result, model)
-        }
-        previous = None
-        for row in read_rows(result.database, target):
+        rows = read_rows(result.database, target)
+        costs = compatible_costs(target, rows, slices_of(target, result, model, rows))
+        for row in rows:
             if row.op.kind is not KernelKind.CPU:
-                cost = row_cost(target, row, previous, first_slice=first.get(row.id))
+                cost = costs[row.id]
                 busy = dict.fromkeys((memory.name for memory in target.memories), 0)
                 ours = (cost.npu_cycles, busy | dict(cost.memory_cycles), cost.macs, cost.cycles)
                 theirs = (row.npu_cycles, dict(row.access_cycles), row.macs, row.op_cycles)
                 assert ours == theirs, (row.name, row.op)
-            previous = row
