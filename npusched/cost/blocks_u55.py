@@ -50,7 +50,11 @@ class _Query(msgspec.Struct, frozen=True):
 
 
 class _Grid(msgspec.Struct, frozen=True):
-    """All candidates, in search order: OFM block axes, IFM block axes, fitted OFM height."""
+    """All candidates: OFM block axes, IFM block axes, fitted OFM height.
+
+    Every array spans the axes (depth, height, width) that it depends on and has size 1 along the
+    others, so the arrays combine by broadcasting; flattened, that is the search order.
+    """
 
     h: _IntArray
     w: _IntArray
@@ -157,14 +161,14 @@ def _search(accelerator: AcceleratorU55, query: _Query) -> BlockConfig:
             "report the model: this should not happen for kernels that the NPU supports",
         )
     cost = np.where(fits, _cost(query, grid, larger), np.float32(np.inf))
-    index = _choose(grid, cost, larger)
+    ofm_block, ifm_block = _choose(grid, cost, larger)
     if query.unit is Unit.DEPTHWISE:
         traversal = Traversal.DEPTHWISE
     else:
         traversal = Traversal.PART_KERNEL if part_kernel else Traversal.DEPTH_FIRST
     return BlockConfig(
-        ofm_block=Block(int(grid.h[index]), int(grid.w[index]), int(grid.c[index])),
-        ifm_block=Block(int(grid.ifm_h[index]), int(grid.ifm_w[index]), int(grid.ifm_c[index])),
+        ofm_block=ofm_block,
+        ifm_block=ifm_block,
         ofm_ublock=accelerator.ofm_ublock,
         traversal=traversal,
     )
@@ -221,14 +225,14 @@ def _candidates(
     heights = np.arange(ublock.h, round_up(min(ofm_h, limit.h), ublock.h) + 1, ublock.h)
     widths = np.arange(ublock.w, round_up(min(ofm_w, limit.w), ublock.w) + 1, ublock.w)
     depths = np.array(_depths(accelerator, ofm_c))
-    c, h, w = (axis.ravel() for axis in np.meshgrid(depths, heights, widths, indexing="ij"))
+    c, h, w = depths[:, None, None], heights[None, :, None], widths[None, None, :]
     kernel = query.kernel
     ifm_h = _input_size(h, kernel.stride_h, kernel.dilated_h, query.upscale, ublock.h)
     ifm_w = _input_size(w, kernel.stride_w, kernel.dilated_w, query.upscale, ublock.w)
     ifm_c = (
         c
         if _equal_depth(query.unit)
-        else np.full_like(c, _ifm_depth(accelerator, query, channels, part_kernel))
+        else np.full((1, 1, 1), _ifm_depth(accelerator, query, channels, part_kernel))
     )
     one_row = ofm_h == 1 and kernel.h == 1 and ublock.h == 2
     return _Grid(h, w, c, ifm_h, ifm_w, ifm_c, np.minimum(h, ofm_h) if one_row else h)
@@ -305,7 +309,7 @@ def _ifm_fetch(query: _Query, grid: _Grid, ifm: Shape4) -> _FloatArray:
 
 def _weight_fetch(query: _Query, grid: _Grid, ifm: Shape4) -> _FloatArray:
     if query.unit not in (Unit.CONV, Unit.DEPTHWISE):
-        return np.zeros(len(grid.h), dtype=np.float32)
+        return np.zeros((1, 1, 1), dtype=np.float32)
     _, ofm_h, ofm_w, ofm_c = query.ofm
     areas = -(-ofm_h // grid.fit_h) * -(-ofm_w // grid.w)
     fetch = (areas * (query.kernel.h * query.kernel.w * ifm[3])).astype(np.float32)
@@ -315,14 +319,27 @@ def _weight_fetch(query: _Query, grid: _Grid, ifm: Shape4) -> _FloatArray:
     return fetch
 
 
-def _choose(grid: _Grid, cost: _FloatArray, ifm: Shape4) -> int:
-    """First cheapest block; on ties the last small one (≤ 4x4) with the widest IFM coverage."""
-    best = cost.min()
-    ties = np.flatnonzero(cost == best)
-    first = int(ties[0])
-    small = ties[1:][(grid.h[ties[1:]] <= 4) & (grid.w[ties[1:]] <= 4)]
-    if not len(small):
-        return first
-    covered = np.minimum(grid.ifm_h[small], ifm[1]) * np.minimum(grid.ifm_w[small], ifm[2])
-    coverage = np.float32(ifm[1] * ifm[2]) / np.maximum(covered, 1).astype(np.float32)
-    return int(small[np.flatnonzero(coverage == coverage.min())[-1]])
+def _choose(grid: _Grid, cost: _FloatArray, ifm: Shape4) -> tuple[Block, Block]:
+    """OFM and IFM block of the first cheapest candidate.
+
+    On ties the last small one (≤ 4x4) with the widest IFM coverage.
+    """
+    flat = cost.ravel()
+    ties = np.flatnonzero(flat == flat.min())
+    index = int(ties[0])
+    if len(ties) > 1:
+        _, rows, columns = np.unravel_index(ties[1:], cost.shape)
+        small = (grid.h[0, rows, 0] <= 4) & (grid.w[0, 0, columns] <= 4)
+        if small.any():
+            rows, columns = rows[small], columns[small]
+            ifm_h, ifm_w = grid.ifm_h[0, rows, 0], grid.ifm_w[0, 0, columns]
+            covered = np.minimum(ifm_h, ifm[1]) * np.minimum(ifm_w, ifm[2])
+            coverage = np.float32(ifm[1] * ifm[2]) / np.maximum(covered, 1).astype(np.float32)
+            index = int(ties[1:][small][np.flatnonzero(coverage == coverage.min())[-1]])
+    _, rows, columns = cost.shape
+    d, h, w = index // (rows * columns), index // columns % rows, index % columns
+    ifm_c = grid.ifm_c[min(d, len(grid.ifm_c) - 1), 0, 0]
+    return (
+        Block(int(grid.h[0, h, 0]), int(grid.w[0, 0, w]), int(grid.c[d, 0, 0])),
+        Block(int(grid.ifm_h[0, h, 0]), int(grid.ifm_w[0, 0, w]), int(ifm_c)),
+    )

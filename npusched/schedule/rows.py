@@ -40,9 +40,13 @@ class Window(msgspec.Struct, frozen=True):
         """IFM rows [lo, hi) that OFM rows [a, b) need."""
         if self.whole:
             return 0, self.ifm_rows
-        lo = max(0, a * self.stride - self.pad_top)
-        hi = min(self.ifm_rows, (b - 1) * self.stride + self.extent - self.pad_top)
-        return min(lo, max(hi - 1, 0)), max(hi, 1)
+        lo = a * self.stride - self.pad_top
+        hi = (b - 1) * self.stride + self.extent - self.pad_top
+        if hi > self.ifm_rows:
+            hi = self.ifm_rows
+        if hi < 1:
+            hi = 1
+        return 0 if lo < 0 else lo if lo < hi else hi - 1, hi
 
 
 class Run(msgspec.Struct, frozen=True, eq=False):

@@ -223,9 +223,11 @@ class Search:
         for index, prefetch in enumerate(self.problem.prefetches(following)):
             at = bisect_right(options, room - prefetch.size_bytes, key=lambda o: o.sram_bytes)
             best: tuple[float, float, Option] | None = None
-            for option in options[:at]:
+            for option in reversed(options[:at]):  # by rising score; the first of equals counts
+                if best is not None and option.score > best[0]:
+                    break
                 wait = prefetch.penalty(option.cycles)
-                if best is None or option.score + wait < best[0]:
+                if best is None or option.score + wait <= best[0]:
                     best = (option.score + wait, wait, option)
             if best is not None:
                 yield index, best[2], best[1], prefetch.size_bytes

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 
 import msgspec
 
@@ -54,6 +55,11 @@ class Detail(msgspec.Struct, frozen=True):
 
 Entry = tuple[int, float, tuple[WeightMode, ...], float]
 """(bytes, score, weight modes, cycles that hide a copy) of a suffix of a segment."""
+
+_Found = tuple[int, float, tuple[WeightMode, ...], float, int, Policy, int | None]
+"""An ``Entry`` of a whole segment with its stripe height, row policy and overwritten map."""
+
+_BY_BYTES_THEN_SCORE = itemgetter(0, 1)
 
 
 class Segments:
@@ -134,15 +140,20 @@ class Segments:
             for v in range(i, j + 1)
             for tensor, place in self.places_of(v, i, j, places).of
         }
-        found: list[Option] = []
+        found: list[_Found] = []
         for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
             for policy in self._policies(i, j, stripe_rows):
                 rolling = self._rolling_bytes(i, j, stripe_rows, policy)
                 over, saved = self._overwritten(i, j, stripe_rows, policy, places)
+                own = rolling - saved
                 for size, score, modes, hiding in self._suffix(i, j, stripe_rows, policy, memory):
-                    detail = Detail(stripe_rows, policy, modes, over)
-                    found.append(Option(rolling - saved + size, score, detail, hiding))
-        return pareto(found)
+                    found.append((own + size, score, modes, hiding, stripe_rows, policy, over))
+        found.sort(key=_BY_BYTES_THEN_SCORE)
+        front: list[Option] = []
+        for size, score, modes, hiding, stripe_rows, policy, over in found:
+            if not front or score < front[-1].score:
+                front.append(Option(size, score, Detail(stripe_rows, policy, modes, over), hiding))
+        return front
 
     def _single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
         """Op v alone, whole: streamed, resident, or staged in one of its ways."""
@@ -350,7 +361,7 @@ def _merge(mine: Sequence[Entry], rest: Sequence[Entry]) -> list[Entry]:
         for a_size, a_score, a_modes, a_hiding in mine
         for b_size, b_score, b_modes, b_hiding in rest
     ]
-    sums.sort(key=lambda entry: (entry[0], entry[1]))
+    sums.sort(key=_BY_BYTES_THEN_SCORE)
     front: list[Entry] = []
     for entry in sums:
         if not front or entry[1] < front[-1][1]:
