@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from npusched.errors import InfeasibleError
 from npusched.graph.opgraph import OpGraph
 from npusched.hardware import Target
 from npusched.memory import ALIGNMENT_BYTES
@@ -90,6 +91,20 @@ class Planner(msgspec.Struct):
                 self.segments, solution, plan.sram_peak_bytes, budget_bytes, self.shared_bytes
             )
         return self._with_bound(plan, best or solution, solution)
+
+    def frontier(self, budget_bytes: int | None = None) -> list[Plan]:
+        """Every best plan within the budget and below, from the most SRAM to the least.
+
+        Each is the best one for its own peak; the next is the best below that peak (PLANNER §1).
+        Raises InfeasibleError if even the first does not exist.
+        """
+        plans = [self.plan(budget_bytes)]
+        while plans[-1].sram_peak_bytes >= ALIGNMENT_BYTES:
+            try:
+                plans.append(self.plan(plans[-1].sram_peak_bytes - ALIGNMENT_BYTES))
+            except InfeasibleError:  # the last plan had the smallest peak of all
+                break
+        return plans
 
     def smallest_budget_bytes(self) -> int:
         """A budget that has a plan with addresses, and by live sums no smaller one has."""
