@@ -102,7 +102,8 @@ def build_comparison(ours: Ours, theirs: Theirs, measured: Sequence[Measurement]
         else None,
         vela_recosted=recosted if covered else None,
     )
-    rows_cycles = sum(op.op_cycles for op in theirs.schedule.ops) if covered else None
+    rows = theirs.schedule.ops
+    rows_cycles = sum(op.op_cycles for op in rows) if rows else None
     notes = [
         *schedule_notes(theirs.schedule, theirs.compatible, theirs.recosted, cpu.cpu_cycles),
         *result_notes(target, report, theirs.result.options, rows_cycles, peak),

@@ -79,9 +79,16 @@ def slice_sizes(
 
 
 def compatible_costs(
-    target: Target, rows: Sequence[VelaRow], slices: Mapping[int, SliceSizes]
+    target: Target,
+    rows: Sequence[VelaRow],
+    slices: Mapping[int, SliceSizes],
+    *,
+    honest_scales: bool = False,
 ) -> dict[int, OpCost]:
-    """Our vela-compatible cost of every row on the NPU, by id; no reported cost is read."""
+    """Our vela-compatible cost of every row on the NPU, by id; no reported cost is read.
+
+    ``honest_scales``: charge staged scales to the staging memory, which Vela does not.
+    """
     found = {}
     previous: VelaRow | None = None
     for row in rows:
@@ -93,6 +100,7 @@ def compatible_costs(
                 previous,
                 first_slice=None if sizes is None else sizes.first,
                 unsliced=row.weights if sizes is None else sizes.unsliced,
+                scales_memory=target.roles.cache if honest_scales and row.staged else None,
             )
         previous = row
     return found

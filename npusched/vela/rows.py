@@ -138,6 +138,7 @@ def row_cost(
     *,
     first_slice: WeightBytes | None = None,
     unsliced: WeightBytes | None = None,
+    scales_memory: str | None = None,
 ) -> OpCost:
     """Our vela-compatible cost of a row that runs on the NPU, from its facts and its block.
 
@@ -156,6 +157,7 @@ def row_cost(
         block=row.block or find_block(target.accelerator, row.op),
         staging=row_staging(target, row, first_slice, unsliced) if row.staged else None,
         slack_cycles=0 if previous is None else row_slack(target, previous),
+        scales_memory=scales_memory,
     )
 
 
