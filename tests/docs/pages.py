@@ -105,16 +105,53 @@ def compare_page() -> str:
 
 
 def cli_page() -> str:
-    """Every command's help, as at a width of 96."""
-    parts = [NOTE, CLI_INTRO]
-    for path, command in _commands(app, "npusched"):
-        context = click.Context(command, info_name=path, terminal_width=96, **_settings())
-        parts.append(f"\n## {path}\n\n```text\n{command.get_help(context)}\n```\n")
-    return "".join(parts)
+    """Every command: usage, help, options, examples. Not click's own layout, which may change."""
+    return "".join(
+        [
+            NOTE,
+            CLI_INTRO,
+            *(_command(path, command) for path, command in _commands(app, "npusched")),
+        ]
+    )
 
 
-def _settings() -> Any:
-    return {"help_option_names": ["-h", "--help"]}
+def _command(path: str, command: click.Command) -> str:
+    usage = [path]
+    rows = []
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            name = (parameter.name or "").upper()
+            usage.append(name if parameter.required else f"[{name}]")
+        elif isinstance(parameter, click.Option):
+            rows.append(f"| {_option(parameter)} | {_meaning(parameter)} |\n")
+    if isinstance(command, click.Group):
+        usage.append("COMMAND")
+    parts = [f"\n## {path}\n\n```text\n{' '.join([*usage, '[OPTIONS]'])}\n```\n"]
+    parts.append(f"\n{inspect.cleandoc(command.help or '')}\n")
+    if rows:
+        parts += ["\n| option | meaning |\n|---|---|\n", *rows]
+    commands, _, after = (command.epilog or "").removeprefix("\b\nExamples:\n").partition("\n\n")
+    shown = "\n".join(line.strip() for line in commands.splitlines())
+    parts.append(f"\n```text\n{shown}\n```\n")
+    return "".join([*parts, f"\n{after}\n" if after else ""])
+
+
+def _option(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
+    if isinstance(option.type, click.Choice):
+        return f"{names} " + " \\| ".join(f"`{choice}`" for choice in option.type.choices)
+    if option.is_flag:
+        return names
+    return f"{names} {option.metavar or 'N'}"
+
+
+def _meaning(option: click.Option) -> str:
+    text = (option.help or "").replace("|", "\\|")
+    if option.required:
+        text += " Required."
+    if option.show_default and option.default is not None:
+        text += f" Default: {option.default}."
+    return text
 
 
 def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
