@@ -31,12 +31,17 @@ from npusched.ir import DataType, OpKind, Quantization, Shape
 
 
 class _Ids(msgspec.Struct):
-    """Numbers the stored tensors in order of first use."""
+    """Numbers the stored tensors in order of first use; a variable keeps its number."""
 
-    numbers: dict[WorkTensor, int] = msgspec.field(default_factory=dict)
+    numbers: dict[object, int] = msgspec.field(default_factory=dict)
+    tensors: list[WorkTensor] = msgspec.field(default_factory=list)
 
     def of(self, tensor: WorkTensor) -> int:
-        return self.numbers.setdefault(tensor, len(self.numbers))
+        key = (tensor.source, tensor.name) if tensor.is_persistent else tensor
+        if key not in self.numbers:
+            self.numbers[key] = len(self.tensors)
+            self.tensors.append(tensor)
+        return self.numbers[key]
 
 
 def freeze(
@@ -50,7 +55,8 @@ def freeze(
     for tensor in graph.outputs:
         ids.of(tensor)
     maps = {
-        number: _feature_map(number, tensor, graph.family) for tensor, number in ids.numbers.items()
+        number: _feature_map(number, tensor, graph.family)
+        for number, tensor in enumerate(ids.tensors)
     }
     return ops, maps
 

@@ -38,7 +38,6 @@ def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
     """
     readers: dict[int, list[int]] = {}
     writers: dict[int, list[int]] = {}
-    in_arena = set()
     same = storage(graph)
     for index, op in enumerate(graph.ops):
         for access in op.reads:
@@ -47,10 +46,6 @@ def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
             _append(writers.setdefault(same.get(access.tensor, access.tensor), []), index)
         if op.scratch is not None:
             readers[op.scratch.tensor] = writers[op.scratch.tensor] = [index]
-        if op.scratch is not None:
-            scratch = op.scratch.tensor
-            readers[scratch] = writers[scratch] = [index]
-            in_arena.add(scratch)
     scratches = {op.scratch.tensor for op in graph.ops if op.scratch is not None}
     on_cpu = [i for i, op in enumerate(graph.ops) if op.placement is Placement.CPU]
     count = len(graph.ops)
@@ -81,7 +76,7 @@ def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
             last=last,
             readers=tuple(reads),
             writers=tuple(writes),
-            homes=_homes(target, host or tensor in in_arena),
+            homes=_homes(target, host),
         )
     return found
 
@@ -89,8 +84,8 @@ def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
 def storage(graph: OpGraph) -> dict[int, int]:
     """Maps that are stored in another map's place: id to the id that stands for both.
 
-    Every write to a variable or LSTM state is a feature map of its own; the same variable is told
-    by its source tensor, or by its name where it has none.
+    The same variable is told by its source tensor, or by its name where it has none. (A graph
+    from ``build_graph`` has one map per variable, so nothing is found there.)
     """
     first: dict[object, int] = {}
     same = {}

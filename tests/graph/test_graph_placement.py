@@ -161,6 +161,20 @@ def test_digraph_has_the_ops_and_their_tensors() -> None:
     assert digraph.nodes[0]["op"] is graph.ops[0]
 
 
+def test_a_variable_is_one_map() -> None:
+    graph = graph_of(MODELS["variable"], Family.U85)
+    (state,) = (fm for fm in graph.feature_maps.values() if fm.is_persistent)
+    assert graph.readers[state.id] == (0,)
+    assert graph.writers[state.id] == (2,)
+
+
+def test_lstm_states_are_one_map_each() -> None:
+    graph = graph_of(on((1, 3, 8), lambda b, x: b.lstm(x, 4)), Family.U55)
+    states = [fm for fm in graph.feature_maps.values() if fm.is_persistent]
+    assert len(states) == 2
+    assert all(len(graph.writers[state.id]) >= 3 for state in states)
+
+
 def test_matrix_products_have_their_working_memory() -> None:
     make = on((1, 2, 30, 17), lambda b, x: b.batch_matmul(x, b.input("y", (1, 2, 17, 40))))
     product = next(op for op in graph_of(make, Family.U55).ops if op.kind == "MatMul")
