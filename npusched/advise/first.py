@@ -151,13 +151,14 @@ def _padding(situation: Situation) -> list[Advice]:
     channels = worst.shape[3]
     rounded = -(-channels // 16) * 16
     below = rounded - 16
-    change = f"{rounded} channels cost no more" + (f", {below} save them" if below else "")
+    change = f"{rounded} would cost no more" + (f", {below} would save them" if below else "")
     return [
         Advice(
             id="NS101",
             severity=Severity.INFO,
-            message=f"{total:,} bytes of the peak are padding: {channels} channels are stored as "
-            f"{rounded} (bricks of 16); {change}",
+            message=f"{total:,} bytes of the peak are padding: {channels} "
+            f"channel{' is' if channels == 1 else 's are'} stored as {rounded} (bricks of 16); "
+            f"{change}",
             effect=Effect(sram_bytes=-total),
             confidence=Confidence.MEDIUM,
         )

@@ -79,7 +79,7 @@ def plan_report(
     sizes = weight_table(graph, target, asked, warnings)
     goal = Objective(goal=Goal(objective), lambda_cycles_per_byte=lambda_cycles_per_byte)
     planner = Planner.of(graph, target, sizes.of, objective=goal)
-    found = planner.plan(budget_bytes(target, sram))
+    found = planner.plan(budget_bytes(target, sram), is_capacity=sram is None)
     faults = check_plan(graph, target, found)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
@@ -127,12 +127,15 @@ def _folded_planner(
 
     Fusion level L3 and the advice to fold are about that model.
     """
-    from npusched.api.folding import folded_model
     from npusched.graph.fold import fold_batch_norms
     from npusched.schedule import Planner
 
     folded, _ = fold_batch_norms(model.subgraphs[graph.subgraph])
-    after = folded_model(model, input_shapes) if folded else None
+    if not folded:
+        return None
+    from npusched.api.folding import folded_model
+
+    after = folded_model(model, input_shapes)
     if after is None:
         return None
     removed = sorted(op for item in folded for op in item.removed)

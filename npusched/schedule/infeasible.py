@@ -12,12 +12,19 @@ LISTED = 6
 
 
 def infeasible(
-    segments: Segments, smallest: Solution, need_bytes: int, have_bytes: int, shared_bytes: int
+    segments: Segments,
+    smallest: Solution,
+    need_bytes: int,
+    have_bytes: int,
+    shared_bytes: int,
+    *,
+    is_capacity: bool = False,
 ) -> InfeasibleError:
     """The error for a budget: what is needed, what is there, and which tensors make the peak.
 
     ``smallest`` is the plan of the least peak, ``need_bytes`` what it takes with addresses,
-    ``shared_bytes`` of constants included.
+    ``shared_bytes`` of constants included. ``is_capacity``: nobody asked for the budget, it is all
+    that the target has.
     """
     peak = max(smallest.steps, key=lambda step: step.sram_bytes)
     memory = segments.target.roles.cache
@@ -29,7 +36,9 @@ def infeasible(
         f"no plan fits {have_bytes} bytes of {memory}",
         f"the smallest feasible budget is {need_bytes} bytes, {need_bytes - have_bytes} more; "
         f"the peak is at op {where}{_kind(segments, peak.end)}",
-        f"give --sram {need_bytes} or more, or shrink the tensors alive at the peak",
+        "the target has no more: take another target or memory mode, or shrink the tensors alive"
+        if is_capacity
+        else f"give --sram {need_bytes} or more, or shrink the tensors alive at the peak",
         need_bytes=need_bytes,
         have_bytes=have_bytes,
         excess_bytes=need_bytes - have_bytes,

@@ -64,11 +64,12 @@ class Planner(msgspec.Struct):
             budget_memory=memory,
         )
 
-    def plan(self, budget_bytes: int | None) -> Plan:
+    def plan(self, budget_bytes: int | None, *, is_capacity: bool = False) -> Plan:
         """Return the best plan within the budget. Raises InfeasibleError if there is none.
 
         The budget counts the arena with graph inputs and outputs; with constants in the same
         memory (Sram_Only) those too; with a staging memory of its own (Dedicated_Sram) only that.
+        ``is_capacity``: the budget is what the target has, not a wish (for the error's hint).
         """
         limit = None if budget_bytes is None else budget_bytes - self.shared_bytes
         if self.segments.kernels.objective.goal is Goal.SRAM:
@@ -88,7 +89,12 @@ class Planner(msgspec.Struct):
         solution, plan = self._smallest()
         if plan.sram_peak_bytes > budget_bytes:
             raise infeasible(
-                self.segments, solution, plan.sram_peak_bytes, budget_bytes, self.shared_bytes
+                self.segments,
+                solution,
+                plan.sram_peak_bytes,
+                budget_bytes,
+                self.shared_bytes,
+                is_capacity=is_capacity,
             )
         return self._with_bound(plan, best or solution, solution)
 
