@@ -173,7 +173,7 @@ def sweep(
                 budget,
                 progress,
             )
-            if not budget.is_spent:
+            if budget.allows_another():
                 variant.run(low, high)
             variants.append(variant)
     points = tuple(point for variant in variants for point in variant.points())
@@ -199,11 +199,11 @@ class _Budget:
     keys: set[str] = field(default_factory=set)
     first_error: VelaError | None = None
 
-    @property
-    def is_spent(self) -> bool:
+    def allows_another(self) -> bool:
+        """Return True if one more compilation may follow; if not, note that it was wanted."""
         if self.limit is not None and self.used >= self.limit:
             self.is_short = True
-        return self.is_short
+        return not self.is_short
 
 
 @dataclass(slots=True)
@@ -248,7 +248,7 @@ class _Variant:
         high = low
         if isinstance(last, SweepPoint):
             high = max(low, _up(last.used_bytes) + GRID_BYTES)
-        while high < space and not self.budget.is_spent:
+        while high < space and self.budget.allows_another():
             self._probe(high)
             if self._key(high) == self._key(space):
                 break
@@ -261,7 +261,7 @@ class _Variant:
         for step in range(steps + 1):
             limit = _down(low + (high - low) * step // steps)
             if limit not in self.known:
-                if self.budget.is_spent:
+                if not self.budget.allows_another():
                     return False
                 self._probe(limit)
         return True
@@ -273,7 +273,7 @@ class _Variant:
         heapq.heapify(heap)
         while heap:
             _, a, b = heapq.heappop(heap)
-            if self.budget.is_spent:
+            if not self.budget.allows_another():
                 return
             middle = self._guess(a, b)
             self._probe(middle)
