@@ -85,9 +85,13 @@ class Near:
 
 
 class Matcher:
-    """The tensors of a reference run, and which of their elements kernels were found to write."""
+    """The tensors of a reference run, and which of their elements kernels were found to write.
 
-    def __init__(self, tensors: Mapping[int, tuple[str, Array]]) -> None:
+    ``is_quick``: look for one match only, first where the last one was (for very many kernels).
+    """
+
+    def __init__(self, tensors: Mapping[int, tuple[str, Array]], *, is_quick: bool = False) -> None:
+        self._is_quick = is_quick
         self.targets = [Target.of(index, name, values) for index, (name, values) in tensors.items()]
 
     def find(self, view: View, written: Array) -> list[Block]:
@@ -97,12 +101,16 @@ class Matcher:
         """
         found: list[Block] = []
         for covered in (False, True):
-            for target in self.targets:
+            for target in list(self.targets):
                 if target.is_covered == covered:
                     block = _equal_block(target, view, written)
                     if block is not None:
                         target.covered[block.places] = True
                         found.append(block)
+                        if self._is_quick:
+                            self.targets.remove(target)
+                            self.targets.insert(0, target)
+                            return found
             if found:
                 break
         return found
