@@ -47,7 +47,7 @@ class Reader:
 
     def refuse(self, why: str) -> SimError:
         """Return the error that names the op and what it asks for."""
-        return SimError(f"cannot execute {self.where}", why, "see docs: what sim models")
+        return SimError(f"cannot execute {self.where}", why, "docs/simulation.md says what is modelled")
 
 
 def _name(register: int) -> str:
