@@ -213,7 +213,7 @@ def slack_of(
     assert target.accelerator is not None
     if block is None:
         block = find_block(target.accelerator, op)
-    scheduled = _as_scheduled(target, op, keep_sparse=keep_sparse)
+    scheduled = as_scheduled(target, op, keep_sparse=keep_sparse)
     if ifm_staged:
         scheduled = replace(scheduled, ifm=_moved(scheduled.ifm, target.roles.cache))
     if ofm_staged:
@@ -244,7 +244,7 @@ def staged_slack_of(
     _, ofm_h, ofm_w, _ = op.written.shape
     stripe = (1, min(rows or ofm_h, ofm_h), ofm_w, depth)
     scheduled = reshaped(
-        _as_scheduled(target, op, keep_sparse=True), ifm=receptive_field(op, stripe), ofm=stripe
+        as_scheduled(target, op, keep_sparse=True), ifm=receptive_field(op, stripe), ofm=stripe
     )
     if ifm_staged:
         scheduled = replace(scheduled, ifm=_moved(scheduled.ifm, target.roles.cache))
@@ -284,7 +284,7 @@ def receptive_field(op: CostOp, ofm: Shape4) -> Shape4:
     return (1, min(rows, ifm_h), min(columns, ifm_w), ifm_c)
 
 
-def _as_scheduled(target: Target, op: CostOp, *, keep_sparse: bool = False) -> CostOp:
+def as_scheduled(target: Target, op: CostOp, *, keep_sparse: bool = False) -> CostOp:
     """The op as Vela's scheduler sees it: all feature maps but constants in the arena."""
     return replace(
         op,
