@@ -1,9 +1,18 @@
-"""What the command line and Python programs call."""
+"""What the command line and Python programs call.
 
-from npusched.api.caching import cache_clear, cache_info
-from npusched.api.comparing import compare, compare_report
-from npusched.api.folding import FoldResult, fold
-from npusched.api.planning import plan, plan_report
+Members are imported on first use: planning needs neither a referee nor a writer of models.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from npusched.api.caching import cache_clear, cache_info
+    from npusched.api.comparing import compare, compare_report
+    from npusched.api.folding import FoldResult, fold
+    from npusched.api.planning import plan, plan_report
 
 __all__ = [
     "FoldResult",
@@ -15,3 +24,22 @@ __all__ = [
     "plan",
     "plan_report",
 ]
+
+_HOMES = {
+    "FoldResult": "folding",
+    "cache_clear": "caching",
+    "cache_info": "caching",
+    "compare": "comparing",
+    "compare_report": "comparing",
+    "fold": "folding",
+    "plan": "planning",
+    "plan_report": "planning",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

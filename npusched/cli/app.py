@@ -123,7 +123,6 @@ def plan(
     """
     from npusched import api
     from npusched.hardware import parse_size
-    from npusched.report import render_json, render_text
 
     report = api.plan_report(
         read_bytes(model),
@@ -140,8 +139,12 @@ def plan(
     for warning in report.warnings:
         print_warning(warning)
     if format_ == "json":
+        from npusched.report import render_json
+
         write_result(render_json(report), output, is_json=True)
         return 0
+    from npusched.report import render_text
+
     to_stdout = output is None or output == STDOUT
     colour = to_stdout and use_colour(sys.stdout)
     width = terminal_width(sys.stdout) if to_stdout else 100

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from npusched.cost import blocks_u55, blocks_u85
+from npusched.cost import blocks_u55
 from npusched.cost.kinds import Unit, unit_of
 from npusched.cost.types import BlockConfig, CostFm, CostOp, CostSub, Traversal
 from npusched.hardware.target import Accelerator, AcceleratorU55, Block
@@ -40,6 +40,8 @@ def find_matmul_multiply_block(accelerator: AcceleratorU55, op: CostOp) -> Block
 def _search(accelerator: Accelerator, op: CostOp) -> BlockConfig:
     if isinstance(accelerator, AcceleratorU55):
         return blocks_u55.find_block(accelerator, op)
+    from npusched.cost import blocks_u85
+
     return blocks_u85.find_block(accelerator, op)
 
 

@@ -5,26 +5,25 @@ block depth and the traversal; they are exact where Vela has encoded just that, 
 the values by ``weight_coding`` and marked as estimated. Over the corpus (1,706 ops per target) the
 computed sizes (and on the U85 the chosen formats) equal Vela 5.2's for every op, on the targets
 U55-32, -64, -128, -256, U65-256, -512 and all U85; so an estimate errs only where weight values are
-unknown.
+unknown. The coders are imported where a size is computed: mostly it is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from npusched.cost.adapt import cost_op
 from npusched.cost.arith import ceil_div, round_up
 from npusched.cost.types import BlockConfig, Traversal, WeightBytes
-from npusched.cost.weight_coding import encoded_bytes
-from npusched.cost.weight_format import WeightFormat, choose_format, fast_bytes
-from npusched.cost.weight_stream import core_streams
-from npusched.cost.weight_values import centred, is_sparse
 from npusched.graph.types import FeatureMap, ScheduledOp, Weights
 from npusched.hardware.target import Accelerator, AcceleratorU55, AcceleratorU85, Target
+
+if TYPE_CHECKING:
+    from npusched.cost.weight_format import WeightFormat
 
 SCALE_BYTES = 10
 """Encoded bias, multiplier and shift of one channel (VELA_SPEC §5)."""
@@ -74,6 +73,8 @@ def weight_bytes(
     if found is not None:
         return WeightBytes(found, scales, exact=True)
     if form is None:
+        from npusched.cost.weight_format import choose_format
+
         choice = choose_format(target, op, cost_op(op, {}, {}))
         if choice.block == block and len(slices) == 1:
             return WeightBytes(choice.size_bytes, scales, exact=False)
@@ -108,6 +109,8 @@ def weight_format(
 
     ``feature_maps`` of the graph give layouts; without them all count as bricks.
     """
+    from npusched.cost.weight_format import WeightFormat, choose_format
+
     if not isinstance(target.accelerator, AcceleratorU85) or op.weights is None:
         return WeightFormat()
     return choose_format(target, op, cost_op(op, feature_maps or {}, {})).form
@@ -117,6 +120,8 @@ def uses_sparse_weights(target: Target, op: ScheduledOp) -> bool:
     """True if Vela would encode the op's weights 2:4 (see ``weight_format``)."""
     if op.weights is None or not isinstance(target.accelerator, AcceleratorU85):
         return False
+    from npusched.cost.weight_values import is_sparse
+
     return is_sparse(op.weights) and weight_format(target, op).sparse
 
 
@@ -150,6 +155,11 @@ def _estimate(
     form: WeightFormat,
 ) -> int:
     """Sum of all streams' lengths; unknown values count one byte each."""
+    from npusched.cost.weight_coding import encoded_bytes
+    from npusched.cost.weight_format import fast_bytes
+    from npusched.cost.weight_stream import core_streams
+    from npusched.cost.weight_values import centred
+
     values = centred(weights)
     if values is None:
         return round_up(weights.elements, 16)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npusched.errors import TargetError
-from npusched.hardware import vela_read
 from npusched.hardware.names import family_of_name, match_name, resolve_name
 from npusched.hardware.schema import MemoryModeEntry, SystemConfigEntry, TargetFile
 from npusched.hardware.store import arm_tables
@@ -86,6 +85,8 @@ def choose_from_ini(
     has the target's default. A file without memory modes is used with Arm's, which is noted. Raises
     TargetError if the file or a section is not usable, or does not fit the accelerator.
     """
+    from npusched.hardware import vela_read
+
     ini = vela_read.read_vela_ini(path)
     if system_config is None:
         system_config = _only(path, "system config", ini.system_configs, "--system-config")

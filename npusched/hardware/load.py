@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from npusched.errors import TargetError
 from npusched.hardware.choose import Choice, choose, choose_from_ini
 from npusched.hardware.energy import energy_table
-from npusched.hardware.names import unknown_name
+from npusched.hardware.names import MEMORY_NAMES, unknown_name
 from npusched.hardware.schema import MAX_CLOCK_HZ, MemoryEntry, TargetFile
 from npusched.hardware.store import (
     accelerator_of,
@@ -29,7 +29,6 @@ from npusched.hardware.target import (
     Target,
 )
 from npusched.hardware.units import check_factor, parse_size
-from npusched.hardware.vela_read import MEMORY_NAMES
 from npusched.hardware.width import vela_axi_bytes, vela_bandwidth
 
 __all__ = ["load_target", "target_names"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 
 from npusched.errors import TargetError
-from npusched.hardware.target import Family
+from npusched.hardware.target import Family, MemoryKind
 
 PREFIXES: dict[str, Family] = {
     "Ethos_U55_": Family.U55,
@@ -14,6 +13,14 @@ PREFIXES: dict[str, Family] = {
     "Ethos_U85_": Family.U85,
 }
 """How Arm's system configs begin (Vela 5.2.0, config_files/Arm/vela.ini)."""
+
+MEMORY_NAMES: dict[str, tuple[str, MemoryKind]] = {
+    "Sram": ("sram", MemoryKind.SRAM),
+    "Dram": ("dram", MemoryKind.DRAM),
+    "OnChipFlash": ("flash", MemoryKind.ON_CHIP_FLASH),
+    "OffChipFlash": ("flash", MemoryKind.OFF_CHIP_FLASH),
+}
+"""Vela's memory areas: our name for the memory, and its kind."""
 
 
 def family_of_name(system_config: str) -> Family | None:
@@ -29,6 +36,8 @@ def suggestion(name: str, known: Iterable[str]) -> str | None:
 
     A name without its family prefix counts as well: "High_Ent" is like Ethos_U65_High_End.
     """
+    from difflib import get_close_matches
+
     by_lower = {
         form: candidate
         for candidate in known

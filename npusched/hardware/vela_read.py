@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from npusched.errors import TargetError
-from npusched.hardware.names import suggestion
+from npusched.hardware.names import MEMORY_NAMES, suggestion
 from npusched.hardware.schema import (
     MAX_CLOCK_HZ,
     MAX_CLOCK_SCALE,
@@ -25,14 +25,6 @@ from npusched.hardware.schema import (
     SystemConfigEntry,
 )
 from npusched.hardware.target import MemoryKind, MemoryMode
-
-MEMORY_NAMES: dict[str, tuple[str, MemoryKind]] = {
-    "Sram": ("sram", MemoryKind.SRAM),
-    "Dram": ("dram", MemoryKind.DRAM),
-    "OnChipFlash": ("flash", MemoryKind.ON_CHIP_FLASH),
-    "OffChipFlash": ("flash", MemoryKind.OFF_CHIP_FLASH),
-}
-"""Vela's memory areas: our name for the memory, and its kind."""
 
 _SYSTEM = "System_Config."
 _MODE = "Memory_Mode."

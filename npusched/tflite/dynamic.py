@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 
 from npusched.errors import ModelError
 from npusched.ir import Model, Shape, Subgraph, Tensor
@@ -49,6 +48,8 @@ def _by_tensor(model: Model, shapes: Mapping[str, Shape]) -> dict[int, dict[int,
     found: dict[int, dict[int, Shape]] = {}
     for name, shape in shapes.items():
         if name not in known:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, known, 1, 0.4)
             hint = f"did you mean {near[0]!r}?" if near else "use the name of a graph input"
             names = ", ".join(repr(n) for n in list(known)[:6])
