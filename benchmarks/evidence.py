@@ -51,7 +51,7 @@ class Evidence:
     heavy: Callable[[Case], bool] = lambda _: False
 
 
-NAMES = ("placement", "lowering", "cost", "ground_truth")
+NAMES = ("placement", "lowering", "cost", "ground_truth", "mutations")
 
 
 def load(name: str) -> Evidence:

@@ -47,7 +47,8 @@ class Reader:
 
     def refuse(self, why: str) -> SimError:
         """Return the error that names the op and what it asks for."""
-        return SimError(f"cannot execute {self.where}", why, "docs/simulation.md says what is modelled")
+        hint = "docs/simulation.md says what is modelled"
+        return SimError(f"cannot execute {self.where}", why, hint)
 
 
 def _name(register: int) -> str:
