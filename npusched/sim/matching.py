@@ -100,9 +100,11 @@ class Matcher:
         Tensors already found whole are looked at only if no other one matches.
         """
         found: list[Block] = []
+        alike = [each for each in self.targets if each.values.dtype == written.dtype]
+        whole = {each.index for each in alike if each.is_covered}
         for covered in (False, True):
-            for target in list(self.targets):
-                if target.is_covered == covered:
+            for target in alike:
+                if (target.index in whole) == covered:
                     block = _equal_block(target, view, written)
                     if block is not None:
                         target.covered[block.places] = True
