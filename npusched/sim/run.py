@@ -88,12 +88,30 @@ class Executable:
                 values.update(_run_host(step, values))
                 continue
             operator, program = self.file.operators[step], self.programs[step]
-            given = {each.tensor.index: values[each.tensor.index] for each in operator.inputs}
+            given = _given(operator, values)
             batch = max((len(array) for array in values.values()), default=1)
             observer = None if watcher is None else _bind(watcher, step)
             memories = _memories(operator, program, batch, kept)
             values.update(run_operator(operator, program, given, observer, memories=memories))
         return values
+
+
+def _given(operator: NpuOperator, values: Mapping[int, Array]) -> dict[int, Array]:
+    """Return an operator's inputs: values made so far, or constants of the file."""
+    given: dict[int, Array] = {}
+    for placed in operator.inputs:
+        tensor = placed.tensor
+        if tensor.index in values:
+            given[tensor.index] = values[tensor.index]
+        elif tensor.data is not None:
+            given[tensor.index] = np.asarray(tensor.data)[None]
+        else:
+            raise SimError(
+                f"input {tensor.name} of an NPU operator is never made",
+                f"operator {operator.op} reads tensor {tensor.index}",
+                "the compiled file is damaged: compile again",
+            )
+    return given
 
 
 def _memories(
