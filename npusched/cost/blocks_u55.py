@@ -10,6 +10,8 @@ candidates are evaluated at once.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -201,7 +203,8 @@ def _equal_depth(unit: Unit) -> bool:
     return unit in (Unit.DEPTHWISE, Unit.POOL, Unit.ELEMENTWISE)
 
 
-def _depths(accelerator: AcceleratorU55, channels: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def _depths(accelerator: AcceleratorU55, channels: int) -> _IntArray:
     """OFM block depths to try: multiples of 16 below the OFM's depth, micro-blocks from there."""
     step = accelerator.ofm_ublock.c
     end = round_up(min(channels, accelerator.max_ofm_block.c), step)
@@ -211,7 +214,7 @@ def _depths(accelerator: AcceleratorU55, channels: int) -> list[int]:
         if depth < channels:
             depth = round_up(depth, DEPTH_SPLIT)
         if depth > end:
-            return depths
+            return np.array(depths)
         depths.append(depth)
         depth += step
 
@@ -222,13 +225,16 @@ def _candidates(
     """List every block in search order (depth outermost, width innermost)."""
     ublock, limit = accelerator.ofm_ublock, accelerator.max_ofm_block
     _, ofm_h, ofm_w, ofm_c = query.ofm
-    heights = np.arange(ublock.h, round_up(min(ofm_h, limit.h), ublock.h) + 1, ublock.h)
-    widths = np.arange(ublock.w, round_up(min(ofm_w, limit.w), ublock.w) + 1, ublock.w)
-    depths = np.array(_depths(accelerator, ofm_c))
-    c, h, w = depths[:, None, None], heights[None, :, None], widths[None, None, :]
-    kernel = query.kernel
-    ifm_h = _input_size(h, kernel.stride_h, kernel.dilated_h, query.upscale, ublock.h)
-    ifm_w = _input_size(w, kernel.stride_w, kernel.dilated_w, query.upscale, ublock.w)
+    kernel, upscale = query.kernel, query.upscale
+    heights, ifm_heights = _axis(
+        min(ofm_h, limit.h), ublock.h, kernel.stride_h, kernel.dilated_h, upscale
+    )
+    widths, ifm_widths = _axis(
+        min(ofm_w, limit.w), ublock.w, kernel.stride_w, kernel.dilated_w, upscale
+    )
+    c = _depths(accelerator, ofm_c)[:, None, None]
+    h, ifm_h = heights[None, :, None], ifm_heights[None, :, None]
+    w, ifm_w = widths[None, None, :], ifm_widths[None, None, :]
     ifm_c = (
         c
         if _equal_depth(query.unit)
@@ -245,15 +251,20 @@ def _ifm_depth(accelerator: AcceleratorU55, query: _Query, channels: int, part_k
     return round_up(min(channels, 16 if part_kernel else 32), accelerator.ifm_ublock.c)
 
 
-def _input_size(
-    size: _IntArray, stride: int, window: int, upscale: Upscale, granule: int
-) -> _IntArray:
-    """IFM rows (or columns) that feed ``size`` OFM rows, rounded to the micro-block."""
+@lru_cache(maxsize=4096)
+def _axis(
+    limit: int, granule: int, stride: int, window: int, upscale: Upscale
+) -> tuple[_IntArray, _IntArray]:
+    """OFM block sizes along height or width, and the IFM's that feed them.
+
+    Both are multiples of the micro-block (``granule``); the last OFM size covers ``limit``.
+    """
+    sizes = np.arange(granule, round_up(limit, granule) + 1, granule)
     rounding = 1 if upscale is Upscale.NEAREST else 0
     factor = 1 if upscale is Upscale.NONE else 2
-    needed = (size - 1) * stride + min(window, SUBKERNEL) + rounding
+    needed = (sizes - 1) * stride + min(window, SUBKERNEL) + rounding
     needed = -(-needed // factor)
-    return -(-needed // granule) * granule
+    return sizes, -(-needed // granule) * granule
 
 
 def _fits(accelerator: AcceleratorU55, query: _Query, grid: _Grid) -> npt.NDArray[np.bool_]:
@@ -274,13 +285,14 @@ def _fits(accelerator: AcceleratorU55, query: _Query, grid: _Grid) -> npt.NDArra
         return np.asarray(ifm_banks * (1 if scalar else 2) <= free)
     wide = query.ifm_bits == 16 and query.unit is not Unit.POOL and query.scaled
     acc_bits, acc_granule = (40, granules.acc40) if wide else (32, granules.acc32)
-    acc_bytes = grid.fit_h * grid.w * (-(-grid.c // 8) * 8) * acc_bits // 8
+    acc_bytes = grid.fit_h * grid.w * (-(-grid.c // 8) * acc_bits)
     return np.asarray(ifm_banks + _banks(acc_bytes, acc_granule) <= free)
 
 
 def _banks(size_bytes: _IntArray, granule: int) -> _IntArray:
     """Banks of a double buffer, rounded to the granule."""
-    return -(-(2 * -(-size_bytes // BANK_BYTES)) // granule) * granule
+    banks = 2 * ((size_bytes + BANK_BYTES - 1) // BANK_BYTES)
+    return (banks + granule - 1) // granule * granule
 
 
 def _cost(query: _Query, grid: _Grid, ifm: Shape4) -> _FloatArray:

@@ -6,7 +6,7 @@ Sources: VELA_SPEC §3.1 and §3.4, VELA_SPEC_2 §2 and §4; Vela 5.2.0 ``Estima
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from functools import lru_cache
 
 from npusched.cost.arith import bandwidth, float32, transfer_cycles
@@ -26,7 +26,7 @@ LUT_BANDWIDTH_BYTES_PER_CYCLE = 1
 _LONGEST_NHWC_WRITE_BITS = 512
 
 
-class Channel(Enum):
+class Channel(StrEnum):
     """AXI channels of the U85; U55 and U65 share one rate."""
 
     MEM2MEM = "mem2mem"

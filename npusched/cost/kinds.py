@@ -5,7 +5,7 @@ Source: Vela 5.2.0, ``ArchEthosU55::GetHWOp`` and ``ArchEthosU85::GetHWOp``.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from npusched.graph.types import KernelKind
 from npusched.hardware.target import Accelerator, AcceleratorU55
@@ -13,7 +13,7 @@ from npusched.hardware.target import Accelerator, AcceleratorU55
 K = KernelKind
 
 
-class Unit(Enum):
+class Unit(StrEnum):
     """The part of the NPU that decides a kernel's cost."""
 
     CONV = "conv"
