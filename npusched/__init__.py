@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import fold, plan
+    from npusched.api import compare, fold, plan
     from npusched.errors import (
         InfeasibleError,
         ModelError,
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     )
     from npusched.hardware import Target, load_target, target_names
     from npusched.report import PlanReport, plan_schema, render_json, render_text
+    from npusched.report.compare_types import CompareReport
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CompareReport",
     "InfeasibleError",
     "ModelError",
     "NpuschedError",
@@ -32,6 +34,7 @@ __all__ = [
     "TargetError",
     "VelaError",
     "__version__",
+    "compare",
     "fold",
     "load_target",
     "plan",
@@ -42,6 +45,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CompareReport": "report.compare_types",
     "InfeasibleError": "errors",
     "ModelError": "errors",
     "NpuschedError": "errors",
@@ -49,6 +53,7 @@ _HOMES = {
     "Target": "hardware",
     "TargetError": "errors",
     "VelaError": "errors",
+    "compare": "api",
     "fold": "api",
     "load_target": "hardware",
     "plan": "api",

@@ -120,7 +120,8 @@ def weight_faults(plan: Plan) -> list[str]:
                 faults.append(f"op {run.op}: {len(mine)} buffers for slices {how.borders}")
             if how is None:
                 continue
-            if how.prefetched and min((b.first_step for b in mine), default=0) >= step:
+            early = min((b.first_step for b in mine), default=0) < step or bool(segment.copies)
+            if how.prefetched and not early:
                 faults.append(f"op {run.op}: nowhere to prefetch weights to")
             if how.borders[0] != 0:
                 faults.append(f"op {run.op}: the first slice starts at {how.borders[0]}")

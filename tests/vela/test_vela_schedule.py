@@ -14,7 +14,7 @@ from npusched.graph.build import build_graph
 from npusched.hardware import load_target
 from npusched.hardware.target import Target
 from npusched.schedule import BufferKind, Plan, check_plan
-from npusched.tflite import read_model
+from npusched.tflite import Builder, read_model
 from npusched.vela.match import match_ops
 from npusched.vela.options import VelaOptions
 from npusched.vela.reader import read_queue
@@ -199,3 +199,36 @@ def test_the_check_finds_damage(corpus_dir: Path) -> None:
     assert check_plan(
         graph, target, replace(plan, buffers=(*plan.buffers[:at], alone, *plan.buffers[at + 1 :]))
     )
+
+
+@pytest.mark.parametrize("name", ["ethos-u65-512", "ethos-u85-512"])
+def test_inserted_copies_of_the_input(name: str) -> None:
+    """A 1x1 convolution to 1024 channels reads its input from DRAM many times: Vela copies it.
+
+    The copy runs before its reader, whose weights are prefetched under it; the reader reads SRAM.
+    16 x 16 x 128 bytes are 32768.
+    """
+    b = Builder(seed=1)
+    wide = b.conv2d(b.input("x", (1, 16, 16, 128)), 1024, 1)
+    b.output(b.conv2d(b.max_pool2d(wide, 2, stride=2), 32, 1))
+    content = b.build()
+    target = load_target(name, memory_mode="Dedicated_Sram")
+    assert target.accelerator is not None
+    model = read_model(content, "copied")
+    options = VelaOptions(arena_cache_size_bytes=1 << 20)
+    result = compile_model(content, target, options, cache=None)
+    graph = build_graph(model, target.accelerator.family)
+    schedule = read_schedule(result, model, graph, target)
+    assert len(schedule.matching.copies) == 1
+    plan = planned(schedule)
+    assert check_plan(graph, target, plan) == []
+    (copy,) = plan.segments[0].copies
+    assert (copy.source, copy.destination, copy.size_bytes) == ("dram", "sram", 32768)
+    reads = plan.segments[0].runs[0].amounts
+    assert reads.read_from("dram") < 300_000, "weights alone"
+    recosted = recost_rows(target, schedule.in_order, schedule.slices)
+    assert sum(c.cycles for c in recosted.values()) == plan.amounts.npu_cycles
+    compatible = compatible_costs(target, schedule.in_order, schedule.slices)
+    assert sum(c.cycles for c in compatible.values()) == result.report.total_cycles
+    bare = replace(plan.segments[0], copies=())
+    assert check_plan(graph, target, replace(plan, segments=(bare, *plan.segments[1:])))
