@@ -61,6 +61,8 @@ _Found = tuple[int, float, tuple[WeightMode, ...], float, int, Policy, int | Non
 
 _BY_BYTES_THEN_SCORE = itemgetter(0, 1)
 
+_BOTH = tuple(Policy)
+
 
 class Segments:
     """Segments of one graph on one target: what the search asks for, remembered."""
@@ -89,6 +91,8 @@ class Segments:
         self._touched = [touched_maps(op) for op in self.graph.ops]
         self._sizes: dict[tuple[int, int, int, Policy], Sizes] = {}
         self._suffixes: dict[tuple[object, ...], list[Entry]] = {}
+        self._forks: dict[tuple[int, int], int] = {}
+        self._rolling: dict[tuple[int, int, Policy], list[tuple[int, int, int]]] = {}
         self._prefetches: dict[int, list[Prefetch]] = {}
         self._crossings: dict[tuple[int, int], tuple[int, ...]] = {}
         self._ends: list[list[int]] = [[] for _ in self.graph.ops]
@@ -186,19 +190,14 @@ class Segments:
     def prefetches(self, v: int) -> list[Prefetch]:
         """Ways to copy weights of op v while the segment before it runs."""
         known = self._prefetches.get(v)
-        if known is None:
+        if known is None and self.staged is not None:
             places = self.places_of(v, v, v, {})
             known = self._prefetches[v] = [
-                Prefetch(way.slot_bytes, partial(self._wait, v, places, index))
+                Prefetch(way.slot_bytes, partial(self.staged.wait, v, places, index))
                 for index, way in self._ways(v, places)
                 if way.buffering.prefetched
             ]
-        return known
-
-    def _wait(self, v: int, places: Places, way: int, cycles: float) -> float:
-        """What op v's score grows by if the segment before hides only so many cycles."""
-        assert self.staged is not None
-        return self.staged.wait(v, places, way, cycles)
+        return known or []
 
     def _ways(self, v: int, places: Places) -> list[tuple[int, Way]]:
         return [] if self.staged is None else list(enumerate(self.staged.ways(v, places)))
@@ -220,12 +219,19 @@ class Segments:
 
     def _policies(self, i: int, j: int, stripe_rows: int) -> Sequence[Policy]:
         """Row policies that differ on this segment (on 1x1 windows both do the same)."""
-        for v in range(i, j + 1):
-            a = self.fusing.run(v, j, stripe_rows, Policy.ALIGNED)
-            b = self.fusing.run(v, j, stripe_rows, Policy.DEMAND)
-            if a.kept_rows != b.kept_rows or list(a.starts) != list(b.starts):
-                return tuple(Policy)
-        return (Policy.DEMAND,)
+        last = self._forks.get((j, stripe_rows))
+        if last is None:
+            last = j
+            while last >= self.fusing.first(j) and self._runs_alike(last, j, stripe_rows):
+                last -= 1
+            self._forks[j, stripe_rows] = last
+        return _BOTH if i <= last else (Policy.DEMAND,)
+
+    def _runs_alike(self, v: int, j: int, stripe_rows: int) -> bool:
+        """True if op v runs alike under both row policies."""
+        a = self.fusing.run(v, j, stripe_rows, Policy.ALIGNED)
+        b = self.fusing.run(v, j, stripe_rows, Policy.DEMAND)
+        return a.kept_rows == b.kept_rows and list(a.starts) == list(b.starts)
 
     def places_of(self, v: int, i: int, j: int, homes: Mapping[int, str]) -> Places:
         """Memories of op v's feature maps inside segment [i..j]."""
@@ -272,13 +278,17 @@ class Segments:
 
     def _rolling_bytes(self, i: int, j: int, stripe_rows: int, policy: Policy) -> int:
         """Rolling buffers of the results that only the segment itself needs."""
-        total = 0
-        for v in range(i, j):
-            fm = self.graph.feature_maps[self.graph.ops[v].final_ofm.tensor]
-            if self.internal(fm.id, i, j):
-                kept = self.fusing.run(v, j, stripe_rows, policy).kept_rows
-                total += align_up(kept * fm.row_bytes)
-        return total
+        key = (j, stripe_rows, policy)
+        known = self._rolling.get(key)
+        if known is None:
+            known = self._rolling[key] = []
+            for v in range(self.fusing.first(j), j):
+                fm = self.graph.feature_maps[self.graph.ops[v].final_ofm.tensor]
+                life = self.lives[fm.id]
+                if life.last <= j:
+                    kept = self.fusing.run(v, j, stripe_rows, policy).kept_rows
+                    known.append((v, life.first, align_up(kept * fm.row_bytes)))
+        return sum(size for v, first, size in known if v >= i and first >= i)
 
     def _overwritten(
         self, i: int, j: int, stripe_rows: int, policy: Policy, homes: Mapping[int, str]
@@ -356,14 +366,11 @@ class Segments:
 
 def _merge(mine: Sequence[Entry], rest: Sequence[Entry]) -> list[Entry]:
     """Pareto front of all sums of one entry of each list."""
-    sums = [
-        (a_size + b_size, a_score + b_score, a_modes + b_modes, a_hiding + b_hiding)
-        for a_size, a_score, a_modes, a_hiding in mine
-        for b_size, b_score, b_modes, b_hiding in rest
-    ]
-    sums.sort(key=_BY_BYTES_THEN_SCORE)
+    sums = [(a[0] + b[0], a[1] + b[1], a, b) for a in mine for b in rest]
+    if len(mine) > 1:
+        sums.sort(key=_BY_BYTES_THEN_SCORE)
     front: list[Entry] = []
-    for entry in sums:
-        if not front or entry[1] < front[-1][1]:
-            front.append(entry)
+    for size, score, a, b in sums:
+        if not front or score < front[-1][1]:
+            front.append((size, score, a[2] + b[2], a[3] + b[3]))
     return front

@@ -99,10 +99,11 @@ class StagedWeights:
         terms = self._waits.get(key)
         if terms is None:
             terms = self._waits[key] = self._terms(v, places, way)
-        late = max(
-            terms.full - slack_cycles, terms.core + max(terms.first - slack_cycles, 0.0), terms.busy
-        )
-        return max(late - terms.hidden, 0.0) * terms.value
+        late = terms.core
+        if terms.first > slack_cycles:
+            late += terms.first - slack_cycles
+        late = max(late, terms.full - slack_cycles, terms.busy) - terms.hidden
+        return late * terms.value if late > 0.0 else 0.0
 
     def _terms(self, v: int, places: Places, index: int) -> _Terms:
         way = self._ways[v][index]
