@@ -128,4 +128,5 @@ EVIDENCE = Evidence(
     measure=measure,
     render=render,
     inputs=hw_configs,
+    sample_size=2,
 )

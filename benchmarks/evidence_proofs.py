@@ -177,4 +177,6 @@ EVIDENCE = Evidence(
     measure=measure,
     render=render,
     inputs=hw_configs,
+    sample_size=8,
+    heavy=lambda case: "deeplab" in case[0],
 )
