@@ -218,7 +218,9 @@ class _Search:
         if fm.is_persistent or on_cpu:
             self.unplaced.append(buffer)
         else:
-            self.missing.append(f"Vela's tensors table has no place for {fm.name!r}")
+            self.missing.append(
+                f"Vela's tensors table has no place for {fm.name!r} ({buffer.size_bytes} bytes)"
+            )
 
     def copies(self) -> list[Placed]:
         """Copies of graph inputs in the staging memory."""
