@@ -45,7 +45,7 @@ def seconds(command: Sequence[str], folder: Path) -> tuple[float, float]:
 
 
 def compare(ours: Sequence[str], theirs: Sequence[str], folder: Path) -> str:
-    """Medians of both commands, run in turn, as cells: wall-clock, then CPU, each with the ratio."""
+    """Medians of both commands, run in turn, as table cells: wall-clock and CPU, with ratios."""
     for command in (ours, theirs):
         seconds(command, folder)
     pairs = [(seconds(ours, folder), seconds(theirs, folder)) for _ in range(RUNS)]
