@@ -51,7 +51,17 @@ class Evidence:
     heavy: Callable[[Case], bool] = lambda _: False
 
 
-NAMES = ("placement", "lowering", "cost", "buffering", "ground_truth", "mutations", "executed")
+NAMES = (
+    "placement",
+    "lowering",
+    "cost",
+    "buffering",
+    "crosscheck",
+    "sweep",
+    "ground_truth",
+    "mutations",
+    "executed",
+)
 
 
 def load(name: str) -> Evidence:

@@ -278,6 +278,6 @@ EVIDENCE = Evidence(
     measure=measure,
     render=render,
     inputs=hw_configs,
-    sample_size=20,
+    sample_size=40,
     heavy=_is_heavy,
 )
