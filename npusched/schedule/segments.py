@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import inf
 from operator import itemgetter
 
 import msgspec
@@ -154,8 +155,10 @@ class Segments:
                     found.append((own + size, score, modes, hiding, stripe_rows, policy, over))
         found.sort(key=_BY_BYTES_THEN_SCORE)
         front: list[Option] = []
+        best = inf
         for size, score, modes, hiding, stripe_rows, policy, over in found:
-            if not front or score < front[-1].score:
+            if score < best:
+                best = score
                 front.append(Option(size, score, Detail(stripe_rows, policy, modes, over), hiding))
         return front
 
@@ -370,7 +373,9 @@ def _merge(mine: Sequence[Entry], rest: Sequence[Entry]) -> list[Entry]:
     if len(mine) > 1:
         sums.sort(key=_BY_BYTES_THEN_SCORE)
     front: list[Entry] = []
+    best = inf
     for size, score, a, b in sums:
-        if not front or score < front[-1][1]:
+        if score < best:
+            best = score
             front.append((size, score, a[2] + b[2], a[3] + b[3]))
     return front
