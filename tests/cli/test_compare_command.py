@@ -199,6 +199,20 @@ def test_files_of_a_run_are_as_good_as_a_run(
         assert [one[side] for side in sides] == [other[side] for side in sides]
 
 
+def test_files_are_read_without_vela(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, vela_output: Path
+) -> None:
+    def missing() -> str:
+        raise not_installed("no distribution ethos-u-vela in this Python environment")
+
+    monkeypatch.setattr(runner, "vela_version", missing)
+    capfd.readouterr()
+    arguments = [str(vela_output / "chain.tflite"), *TARGET]
+    read = compared(capfd, [*arguments, "--vela-output", str(vela_output / "out")])
+    assert read["vela"]["is_plan"]
+    assert read["totals"]["vela_compatible"]["cycles"] == read["totals"]["vela"]["cycles"]
+
+
 def test_csv_files_alone(
     capfd: pytest.CaptureFixture[str], vela_output: Path, tmp_path: Path
 ) -> None:
