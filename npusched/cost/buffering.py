@@ -4,8 +4,9 @@
 DMA) and memory. ``propose_all`` walks a network. Everything follows from shapes, memories and
 encoded sizes; the estimates compared are those of Vela's scheduler (VELA_SPEC_2 §6), which assume
 all feature maps in the arena. Feature maps that could be staged instead (Dedicated_Sram) are not
-weighed against weights: there a few ops that Vela leaves alone come out as staged. Sources: VELA_SPEC_2 §7; Vela 5.2.0, scheduler.cpp
-(ProposeSlicedWeightBuffering, TryWeightBuffering, EstimateSlicedOpPerformance).
+weighed against weights: there a few ops that Vela leaves alone come out as staged.
+Sources: VELA_SPEC_2 §7; Vela 5.2.0, scheduler.cpp (ProposeSlicedWeightBuffering,
+TryWeightBuffering, EstimateSlicedOpPerformance).
 """
 
 from __future__ import annotations
