@@ -90,6 +90,7 @@ def cost_op(
         transpose=op.transpose,
         reverse=op.reverse,
         resize=op.resize,
+        ifm_step=(op.ifms[0].step_h, op.ifms[0].step_w),
         subs=tuple(subs),
     )
 

@@ -274,13 +274,17 @@ def reshaped(op: CostOp, *, ifm: Shape4, ofm: Shape4, ifm2: Shape4 | None = None
 
 
 def receptive_field(op: CostOp, ofm: Shape4) -> Shape4:
-    """IFM that an OFM area of one batch needs, at most the IFM's area (VELA_SPEC_2 §6)."""
+    """IFM that an OFM area of one batch needs, at most the IFM's area (VELA_SPEC_2 §6).
+
+    A step of the IFM widens the stride, not the window (Vela 5.2.0, GetStripeInputRequirement).
+    """
     _, ifm_h, ifm_w, ifm_c = op.ifm.shape
     kernel = op.kernel
     factor = 1 if op.upscale is Upscale.NONE else 2
     rounding = 1 if op.upscale is Upscale.NEAREST else 0
-    rows = ceil_div((ofm[1] - 1) * kernel.stride_h + kernel.dilated_h + rounding, factor)
-    columns = ceil_div((ofm[2] - 1) * kernel.stride_w + kernel.dilated_w + rounding, factor)
+    stride_h, stride_w = kernel.stride_h * op.ifm_step[0], kernel.stride_w * op.ifm_step[1]
+    rows = ceil_div((ofm[1] - 1) * stride_h + kernel.dilated_h + rounding, factor)
+    columns = ceil_div((ofm[2] - 1) * stride_w + kernel.dilated_w + rounding, factor)
     return (1, min(rows, ifm_h), min(columns, ifm_w), ifm_c)
 
 

@@ -179,7 +179,7 @@ def _unclipped_rows(op: CostOp, rows: int) -> int:
     """IFM rows of an interior stripe (VELA_SPEC_2 §6)."""
     kernel = op.kernel
     rounding = 1 if op.upscale is Upscale.NEAREST else 0
-    needed = (rows - 1) * kernel.stride_h + kernel.dilated_h + rounding
+    needed = (rows - 1) * kernel.stride_h * op.ifm_step[0] + kernel.dilated_h + rounding
     return needed if op.upscale is Upscale.NONE else ceil_div(needed, 2)
 
 

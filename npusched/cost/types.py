@@ -85,6 +85,8 @@ class CostOp(msgspec.Struct, frozen=True, cache_hash=True):
     ``scaled``: see ``ScheduledOp.accumulator_scaled``. ``sparse``: 2:4 weights, ``fast_weights``:
     the Fast weight format (U85).
     ``lut_bytes``: size of a look-up table used anywhere in the kernel, 0 if none.
+    ``ifm_step``: rows and columns from one of the IFM that is read to the next; ``ifm.shape`` has
+    those between, too.
     ``transpose[i]`` is the axis (0 h, 1 w, 2 c) of the unpermuted result that axis i of the stored
     one shows, as in TFLite's perm; ``ofm.shape`` of a transposing op is the stored shape.
     ``resize``: (h numerator, h denominator, w numerator, w denominator) of a resize's output per
@@ -107,6 +109,7 @@ class CostOp(msgspec.Struct, frozen=True, cache_hash=True):
     transpose: tuple[int, int, int] | None = None
     reverse: Reverse = Reverse.NONE
     resize: tuple[int, int, int, int] | None = None
+    ifm_step: tuple[int, int] = (1, 1)
     subs: tuple[CostSub, ...] = ()
 
     @property

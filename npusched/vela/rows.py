@@ -15,7 +15,7 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from npusched.cost.arith import unpermuted
+from npusched.cost.arith import ceil_div, unpermuted
 from npusched.cost.blocks import find_block
 from npusched.cost.kinds import ACTIVATIONS
 from npusched.cost.op_cost import Staging, op_cost, slack_of, staged_slack_of
@@ -287,6 +287,7 @@ def cost_op_from_row(
         lut_is_primary=lut_bytes > 0,
         transpose=transpose_of(debug),
         reverse=reverse_of(debug),
+        ifm_step=_ifm_step(debug),
         subs=subs,
     )
 
@@ -370,6 +371,11 @@ def _is_scaled(tables: _Joined, key: str, kind: KernelKind) -> bool:
     return True
 
 
+def _ifm_step(debug: Row) -> tuple[int, int]:
+    """Rows and columns from one that is read to the next."""
+    return max(int(debug["ifm_strides_h"] or 1), 1), max(int(debug["ifm_strides_w"] or 1), 1)
+
+
 def _upscale(target: Target, debug: Row, kind: KernelKind, kernel: Kernel) -> Upscale:
     """Infer x2 upscaling from the shapes (VELA_SPEC_2 §8.1).
 
@@ -386,9 +392,12 @@ def _upscale(target: Target, debug: Row, kind: KernelKind, kernel: Kernel) -> Up
     if kernel.stride_h != 1 or kernel.stride_w != 1 or steps != ("1", "1"):
         return Upscale.NONE
     ifm, ofm = _must(map_of(debug, target, "ifm")), _must(map_of(debug, target, "ofm"))
+    read_h, read_w = (
+        ceil_div(size, step) for size, step in zip(ifm.shape[1:3], _ifm_step(debug), strict=True)
+    )
     axes = (
-        (ifm.shape[1], ofm.shape[1], kernel.dilated_h, kernel.pad_top + kernel.pad_bottom),
-        (ifm.shape[2], ofm.shape[2], kernel.dilated_w, kernel.pad_left + kernel.pad_right),
+        (read_h, ofm.shape[1], kernel.dilated_h, kernel.pad_top + kernel.pad_bottom),
+        (read_w, ofm.shape[2], kernel.dilated_w, kernel.pad_left + kernel.pad_right),
     )
     if not all(2 * i - 2 <= o <= 2 * i + k for i, o, k, _ in axes):
         return Upscale.NONE
