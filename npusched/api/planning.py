@@ -78,8 +78,9 @@ def plan_report(
     warnings: list[str] = []
     sizes = weight_table(graph, target, asked, warnings)
     goal = Objective(goal=Goal(objective), lambda_cycles_per_byte=lambda_cycles_per_byte)
-    planner = Planner.of(graph, target, sizes.of, objective=goal)
-    found = planner.plan(budget_bytes(target, sram), is_capacity=sram is None)
+    budget = budget_bytes(target, sram)
+    planner = Planner.of(graph, target, sizes.of, objective=goal, limit_bytes=budget)
+    found = planner.plan(budget, is_capacity=sram is None)
     faults = check_plan(graph, target, found)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")

@@ -7,6 +7,10 @@ cheaper peak. What no plan can do is an ``InfeasibleError`` with the figures.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from math import inf
+
 import msgspec
 from msgspec.structs import replace
 
@@ -34,6 +38,7 @@ class Planner(msgspec.Struct):
     search: Search
     constant_bytes: int
     budget_memory: str
+    unlimited: Callable[[], Planner]
 
     @classmethod
     def of(
@@ -47,21 +52,42 @@ class Planner(msgspec.Struct):
         linear: bool = False,
         in_place: bool = True,
         staged: bool = True,
+        limit_bytes: int | None = None,
     ) -> Planner:
         """State the problem.
 
         Every ingredient can be left out, to see what it is worth: ``cap``: most ops in a segment
         (1 = nothing fused); ``linear``: only chains; ``in_place``: results over their inputs;
-        ``staged``: weights copied while something else runs.
+        ``staged``: weights copied while something else runs. ``limit_bytes``: largest budget that
+        will be asked for; what needs more is not looked at.
         """
+        unlimited = partial(
+            cls.of,
+            graph,
+            target,
+            sizes,
+            objective=objective,
+            cap=cap,
+            linear=linear,
+            in_place=in_place,
+            staged=staged,
+        )
         kernels = Kernels(graph, target, sizes, objective or Objective())
-        segments = Segments(kernels, cap=cap, linear=linear, in_place=in_place, staged=staged)
+        segments = Segments(
+            kernels,
+            cap=cap,
+            linear=linear,
+            in_place=in_place,
+            staged=staged,
+            limit_bytes=inf if limit_bytes is None else limit_bytes,
+        )
         memory = target.roles.cache
         return cls(
             segments=segments,
             search=Search(segments.problem(memory)),
             constant_bytes=constant_bytes(kernels, segments),
             budget_memory=memory,
+            unlimited=unlimited,
         )
 
     def plan(self, budget_bytes: int | None, *, is_capacity: bool = False) -> Plan:
@@ -71,9 +97,11 @@ class Planner(msgspec.Struct):
         memory (Sram_Only) those too; with a staging memory of its own (Dedicated_Sram) only that.
         ``is_capacity``: the budget is what the target has, not a wish (for the error's hint).
         """
+        if (inf if budget_bytes is None else budget_bytes) > self.segments.limit_bytes:
+            return self.unlimited().plan(budget_bytes, is_capacity=is_capacity)
         limit = None if budget_bytes is None else budget_bytes - self.shared_bytes
         if self.segments.kernels.objective.goal is Goal.SRAM:
-            smallest = self.search.smallest().peak_bytes
+            smallest = self._whole().search.smallest().peak_bytes
             limit = smallest if limit is None else min(limit, smallest)
         best: Solution | None = None
         for _ in range(ALLOCATION_TRIES):
@@ -86,10 +114,11 @@ class Planner(msgspec.Struct):
                 return self._with_bound(plan, best, solution)
             limit = solution.peak_bytes - ALIGNMENT_BYTES
         assert budget_bytes is not None
-        solution, plan = self._smallest()
+        whole = self._whole()
+        solution, plan = whole._smallest()
         if plan.sram_peak_bytes > budget_bytes:
             raise infeasible(
-                self.segments,
+                whole.segments,
                 solution,
                 plan.sram_peak_bytes,
                 budget_bytes,
@@ -114,7 +143,7 @@ class Planner(msgspec.Struct):
 
     def smallest_budget_bytes(self) -> int:
         """A budget that has a plan with addresses, and by live sums no smaller one has."""
-        return self._smallest()[1].sram_peak_bytes
+        return self._whole()._smallest()[1].sram_peak_bytes
 
     @property
     def shared_bytes(self) -> int:
@@ -123,10 +152,14 @@ class Planner(msgspec.Struct):
         return self.constant_bytes if roles.const == roles.arena == roles.cache else 0
 
     def _smallest(self) -> tuple[Solution, Plan]:
-        """The cheapest plan of the least peak, with addresses."""
+        """The cheapest plan of the least peak, with addresses; ask the unlimited planner."""
         solution = self.search.solve(self.search.smallest().peak_bytes)
         assert solution is not None
         return solution, self._assemble(solution, None)
+
+    def _whole(self) -> Planner:
+        """Return the planner of the same problem without a limit: this one if it has none."""
+        return self if self.segments.limit_bytes == inf else self.unlimited()
 
     def _assemble(self, solution: Solution, budget_bytes: int | None) -> Plan:
         return assemble(

@@ -65,10 +65,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """``ends(i)`` yields the last ops j of segments [i..j] worth considering.
 
     ``touched(i, j)`` are the items whose home changes the segment's cost. ``options(i, j, homes,
-    prefetch)`` returns its options, by rising bytes and falling score (a Pareto front, never
-    empty). ``prefetches(k)`` are the ways to prefetch for op k run alone; their index is what
-    ``options`` gets (``NO_PREFETCH`` otherwise); no option of a prefetch needs fewer bytes than
-    the leanest without one.
+    prefetch)`` returns its options, by rising bytes and falling score (a Pareto front; empty if
+    none is worth a look). ``prefetches(k)`` are the ways to prefetch for op k run alone; their
+    index is what ``options`` gets (``NO_PREFETCH`` otherwise); no option of a prefetch needs fewer
+    bytes than the leanest without one.
     """
 
     op_count: int
@@ -194,6 +194,8 @@ class Search:
                 )
                 homes = tuple((t, self._home(t, born, alive)) for t in touched)
                 options = self._options(i, j, homes, prefetch)
+                if not options:
+                    continue
                 live = through + outliving
                 arrived = self._in_sram((*chosen, *((t, budget) for t in in_sram)), j + 1)
                 if bottleneck:

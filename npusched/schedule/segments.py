@@ -9,7 +9,7 @@ row policies, and for every op streamed or resident weights are options; the exa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import inf
 from operator import itemgetter
 
@@ -54,11 +54,14 @@ class Detail(msgspec.Struct, frozen=True):
     way: int | None = None
 
 
-Entry = tuple[int, float, tuple[WeightMode, ...], float]
-"""(bytes, score, weight modes, cycles that hide a copy) of a suffix of a segment."""
+Entry = tuple[int, float, float, int]
+"""(bytes, score, cycles that hide a copy, ops with resident weights) of a suffix of a segment.
 
-_Found = tuple[int, float, tuple[WeightMode, ...], float, int, Policy, int | None]
-"""An ``Entry`` of a whole segment with its stripe height, row policy and overwritten map."""
+The ops are a bit mask: bit v for op v.
+"""
+
+_Found = tuple[int, float, float, int, tuple[int, Policy, int | None]]
+"""An ``Entry`` of a whole segment, with its stripe height, row policy and overwritten map."""
 
 _BY_BYTES_THEN_SCORE = itemgetter(0, 1)
 
@@ -76,11 +79,13 @@ class Segments:
         linear: bool = False,
         in_place: bool = True,
         staged: bool = True,
+        limit_bytes: float = inf,
     ) -> None:
         self.kernels = kernels
         self.graph: OpGraph = kernels.graph
         self.target: Target = kernels.target
         self.cap = cap
+        self.limit_bytes = limit_bytes
         self.in_place = in_place
         self.staged = StagedWeights(kernels) if staged else None
         self.lives: dict[int, Lifetime] = lifetimes(self.graph, self.target)
@@ -133,7 +138,7 @@ class Segments:
         return tuple(sorted(found))
 
     def options(self, i: int, j: int, homes: Homes, prefetch: int = NO_PREFETCH) -> list[Option]:
-        """Pareto front of ways to run segment [i..j], by rising bytes.
+        """Pareto front of ways to run segment [i..j], by rising bytes; empty above the limit.
 
         ``prefetch``: index in ``prefetches(i)`` of what was copied under the segment before.
         """
@@ -151,14 +156,20 @@ class Segments:
                 rolling = self._rolling_bytes(i, j, stripe_rows, policy)
                 over, saved = self._overwritten(i, j, stripe_rows, policy, places)
                 own = rolling - saved
-                for size, score, modes, hiding in self._suffix(i, j, stripe_rows, policy, memory):
-                    found.append((own + size, score, modes, hiding, stripe_rows, policy, over))
+                if own > self.limit_bytes:
+                    continue
+                way = (stripe_rows, policy, over)
+                found += [
+                    (own + size, score, hiding, mask, way)
+                    for size, score, hiding, mask in self._suffix(i, j, stripe_rows, policy, memory)
+                ]
         found.sort(key=_BY_BYTES_THEN_SCORE)
         front: list[Option] = []
         best = inf
-        for size, score, modes, hiding, stripe_rows, policy, over in found:
+        for size, score, hiding, mask, (stripe_rows, policy, over) in found:
             if score < best:
                 best = score
+                modes = _modes(mask, i, j)
                 front.append(Option(size, score, Detail(stripe_rows, policy, modes, over), hiding))
         return front
 
@@ -171,8 +182,13 @@ class Segments:
         found: list[Option] = []
         if prefetch == NO_PREFETCH:
             found += [
-                Option(own + size, score, Detail(rows, Policy.ALIGNED, modes, over), hiding)
-                for size, score, modes, hiding in self._entries(v, rows, None, places)
+                Option(
+                    own + size,
+                    score,
+                    Detail(rows, Policy.ALIGNED, _modes(mask, v, v), over),
+                    hiding,
+                )
+                for size, score, hiding, mask in self._entries(v, rows, None, places)
             ]
         modes = (WeightMode.RESIDENT,)
         for index, way in self._ways(v, places):
@@ -325,7 +341,8 @@ class Segments:
             places = Places(tuple((t, memory[t]) for t in self._touched[v]))
             known = self._entries(v, rows, sizes, places)
             if v < j:
-                known = _merge(known, self._suffix(v + 1, j, stripe_rows, policy, memory))
+                rest = self._suffix(v + 1, j, stripe_rows, policy, memory)
+                known = _merge(known, rest, self.limit_bytes)
             self._suffixes[key] = known
         return known
 
@@ -349,14 +366,13 @@ class Segments:
     ) -> list[Entry]:
         """Op v alone: streamed weights, and resident ones where that lowers the score."""
         streamed = self._cost(v, stripe_rows, sizes, places, WeightMode.STREAMED)
-        entries: list[Entry] = [(0, streamed.score, (WeightMode.STREAMED,), float(streamed.cycles))]
+        entries: list[Entry] = [(0, streamed.score, float(streamed.cycles), 0)]
         if WeightMode.RESIDENT in self.modes(v):
             resident = self._cost(v, stripe_rows, sizes, places, WeightMode.RESIDENT)
             if resident.score < streamed.score:
                 total = self.kernels.weights(v, stripe_rows, places).total
                 hiding = float(resident.cycles - copy_cycles(self.kernels, total))
-                entry = (align_up(total), resident.score, (WeightMode.RESIDENT,), hiding)
-                entries.append(entry)
+                entries.append((align_up(total), resident.score, hiding, 1 << v))
         return entries
 
     def _cost(
@@ -367,15 +383,31 @@ class Segments:
         return self.kernels.run(v, stripe_rows, sizes, places, mode)
 
 
-def _merge(mine: Sequence[Entry], rest: Sequence[Entry]) -> list[Entry]:
-    """Pareto front of all sums of one entry of each list."""
-    sums = [(a[0] + b[0], a[1] + b[1], a, b) for a in mine for b in rest]
-    if len(mine) > 1:
-        sums.sort(key=_BY_BYTES_THEN_SCORE)
+def _merge(mine: Sequence[Entry], rest: Sequence[Entry], limit_bytes: float) -> list[Entry]:
+    """Pareto front of all sums of one entry of each list, without those above the limit."""
+    _, score, hiding, _ = mine[0]
+    sums = [(a, b + score, c + hiding, m) for a, b, c, m in rest]
+    if len(mine) == 1:
+        return sums
+    size, score, hiding, mask = mine[1]
+    sums += [
+        (a + size, b + score, c + hiding, m | mask)
+        for a, b, c, m in rest
+        if a + size <= limit_bytes
+    ]
+    sums.sort()  # two sorted runs: one pass
     front: list[Entry] = []
     best = inf
-    for size, score, a, b in sums:
-        if score < best:
-            best = score
-            front.append((size, score, a[2] + b[2], a[3] + b[3]))
+    for entry in sums:
+        if entry[1] < best:
+            best = entry[1]
+            front.append(entry)
     return front
+
+
+@lru_cache(maxsize=1 << 16)
+def _modes(mask: int, i: int, j: int) -> tuple[WeightMode, ...]:
+    """Weight modes of ops i..j from the mask of those with resident weights."""
+    return tuple(
+        WeightMode.RESIDENT if mask >> v & 1 else WeightMode.STREAMED for v in range(i, j + 1)
+    )

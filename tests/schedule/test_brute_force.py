@@ -54,11 +54,15 @@ def networks(draw: st.DrawFn) -> bytes:
     return builder.build()
 
 
-def _planner(content: bytes, target: Target, *, plain: bool = False) -> Planner:
+def _planner(
+    content: bytes, target: Target, *, plain: bool = False, limit: int | None = None
+) -> Planner:
     model = read_model(content, "random")
     assert target.accelerator is not None
     graph = build_graph(model, target.accelerator.family)
-    return Planner.of(graph, target, _sizes, in_place=not plain, staged=not plain)
+    return Planner.of(
+        graph, target, _sizes, in_place=not plain, staged=not plain, limit_bytes=limit
+    )
 
 
 def brute_force(planner: Planner, budget: float) -> float | None:
@@ -159,6 +163,19 @@ def test_more_sram_is_never_worse(content: bytes, name: str) -> None:
     scores = [planner.plan(smallest + extra).objective for extra in range(0, 4096, 512)]
     assert scores == sorted(scores, reverse=True)
     assert planner.plan(None).objective <= scores[-1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(networks(), st.sampled_from(sorted(TARGETS)), st.integers(0, 8192))
+def test_a_limit_changes_no_plan_below_it(content: bytes, name: str, extra: int) -> None:
+    planner = _planner(content, TARGETS[name])
+    smallest = planner.smallest_budget_bytes()
+    limited = _planner(content, TARGETS[name], limit=smallest + extra)
+    assert limited.plan(smallest + extra) == planner.plan(smallest + extra)
+    assert limited.plan(smallest) == planner.plan(smallest)
+    assert limited.plan(None) == planner.plan(None)
+    tight = _planner(content, TARGETS[name], limit=max(smallest - 16, 0))
+    assert tight.smallest_budget_bytes() == smallest
 
 
 @settings(max_examples=20, deadline=None)
