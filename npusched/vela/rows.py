@@ -104,8 +104,8 @@ def read_rows(database: DebugDatabase, target: Target) -> tuple[VelaRow, ...]:
 def row_slack(target: Target, row: VelaRow, *, basis: Basis = Basis.VELA) -> int:
     """Cycles that a row lends to the next one's DMA (VELA_SPEC_2 §5).
 
-    An inserted input copy lends none: Vela 5.2.0 (scheduler.cpp, CreateInitialSchedule) leaves its
-    cycles unset, unless a cascade costs it anew.
+    Unless a cascade costs them anew, an inserted input copy lends none, and what its reader lends
+    was worked out before there was the copy (Vela 5.2.0, scheduler.cpp, CreateInitialSchedule).
     """
     is_copy = row.name.startswith(_INPUT_COPY)
     if row.block is None or (is_copy and row.cascade == 0):
@@ -126,7 +126,7 @@ def row_slack(target: Target, row: VelaRow, *, basis: Basis = Basis.VELA) -> int
         row.op,
         basis=basis,
         block=row.block,
-        ifm_staged=row.ifm_staged,
+        ifm_staged=row.ifm_staged and row.cascade != 0,
         ofm_staged=is_copy,
     )
 
