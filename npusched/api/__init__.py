@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from npusched.api.caching import cache_clear, cache_info
     from npusched.api.comparing import compare, compare_report
+    from npusched.api.executing import npz_bytes, prove_report, run_compiled
     from npusched.api.folding import FoldResult, fold
+    from npusched.api.inspecting import inspect_report
     from npusched.api.planning import plan, plan_report
 
 __all__ = [
@@ -21,8 +23,12 @@ __all__ = [
     "compare",
     "compare_report",
     "fold",
+    "inspect_report",
+    "npz_bytes",
     "plan",
     "plan_report",
+    "prove_report",
+    "run_compiled",
 ]
 
 _HOMES = {
@@ -32,8 +38,12 @@ _HOMES = {
     "compare": "comparing",
     "compare_report": "comparing",
     "fold": "folding",
+    "inspect_report": "inspecting",
+    "npz_bytes": "executing",
     "plan": "planning",
     "plan_report": "planning",
+    "prove_report": "executing",
+    "run_compiled": "executing",
 }
 
 

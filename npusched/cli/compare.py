@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
@@ -32,6 +33,38 @@ FEATURES = ["WeightBuffering", "Cascading", "Grouping", "FWD", "Sparsity", "FMSt
 """As ``vela.options.Feature``, which is not imported for ``--help``; a test compares them."""
 
 ALLOCATORS = ["HillClimb", "LinearAlloc"]
+
+_RUN_OPTIONS = (
+    click.option(
+        "--optimise",
+        type=click.Choice(["Performance", "Size"], case_sensitive=False),
+        help="Vela's strategy. Default: Performance.",
+    ),
+    click.option("--arena-cache-size", metavar="SIZE", help="Vela's arena limit. Default: budget."),
+    click.option(
+        "--disable-feature",
+        "disabled",
+        type=click.Choice(FEATURES, case_sensitive=False),
+        multiple=True,
+        help="Switch off a part of Vela's scheduler (repeat for more).",
+    ),
+    click.option(
+        "--tensor-allocator",
+        "allocator",
+        type=click.Choice(ALLOCATORS, case_sensitive=False),
+        help="Vela's address allocator. Default: HillClimb.",
+    ),
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def vela_run_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options that say how Vela is run, for ``vela_options``."""
+    for option in reversed(_RUN_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command(
@@ -61,25 +94,7 @@ ALLOCATORS = ["HillClimb", "LinearAlloc"]
     metavar="NAME=N,N,...",
     help="Shape of a dynamic input (repeat for more).",
 )
-@click.option(
-    "--optimise",
-    type=click.Choice(["Performance", "Size"], case_sensitive=False),
-    help="Vela's strategy. Default: Performance.",
-)
-@click.option("--arena-cache-size", metavar="SIZE", help="Vela's arena limit. Default: --sram.")
-@click.option(
-    "--disable-feature",
-    "disabled",
-    type=click.Choice(FEATURES, case_sensitive=False),
-    multiple=True,
-    help="Switch off a part of Vela's scheduler (repeat for more).",
-)
-@click.option(
-    "--tensor-allocator",
-    "allocator",
-    type=click.Choice(ALLOCATORS, case_sensitive=False),
-    help="Vela's address allocator. Default: HillClimb.",
-)
+@vela_run_options
 @click.option(
     "--vela-output",
     type=click.Path(path_type=Path, file_okay=False),
@@ -134,7 +149,7 @@ def compare(
     """
     from npusched import api
 
-    options = _options(optimise, arena_cache_size, disabled, allocator)
+    options = vela_options(optimise, arena_cache_size, disabled, allocator)
     if vela_output is not None and options is not None:
         raise click.UsageError("--vela-output reads files: options of a run do not go with it")
     report = api.compare_report(
@@ -170,7 +185,7 @@ def compare(
     return 0
 
 
-def _options(
+def vela_options(
     optimise: str | None, arena: str | None, disabled: tuple[str, ...], allocator: str | None
 ) -> VelaOptions | None:
     """Options of the run; None if the user named none. Raises TargetError for a bad size."""

@@ -171,9 +171,14 @@ def check_inputs(graph: Subgraph, inputs: Mapping[int, Array]) -> Mapping[int, A
             raise SimError(
                 f"input {tensor.name} does not fit",
                 f"needed: {wanted} {list(tensor.shape)}, given: {given}",
+                "give an array of that type, of that shape or with a batch axis in front",
             )
     if len(batches) > 1:
-        raise SimError("the inputs have different batch sizes", f"{sorted(batches)}")
+        raise SimError(
+            "the inputs have different batch sizes",
+            f"{sorted(batches)}",
+            "give the same number of values for every input",
+        )
     return inputs
 
 

@@ -23,7 +23,7 @@ Results are on stdout, everything else on stderr. `npusched COMMAND --help` prin
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | no plan fits the budget |
+| 1 | no plan fits the budget, or a proof found a difference |
 | 2 | bad usage, file or configuration |
 | 3 | internal error, or a broken installation |
 | 130 | interrupted |
@@ -53,7 +53,7 @@ In Python the same values are attributes: `npusched.plan(…)` returns a frozen 
 
 Errors are `{{"error": {{"kind", "what", "why", "hint", …}}}}` with the values of the error beside
 them. Kinds: `model`, `target`, `infeasible` (with `need_bytes`, `have_bytes`, `excess_bytes`,
-`smallest_feasible_bytes`, `peak`, `levers`), `vela`, `usage`, `internal`.
+`smallest_feasible_bytes`, `peak`, `levers`), `vela`, `sim` (an execution), `usage`, `internal`.
 
 Shapes are (n, h, w, c). A step is one segment; ranges of steps are half-open.
 """

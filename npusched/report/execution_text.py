@@ -1,0 +1,253 @@
+"""Runs, proofs and inspections as text, and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from npusched.report.execution_types import (
+    ExecutedFacts,
+    HazardFacts,
+    InspectReport,
+    MemoryUse,
+    ProveReport,
+    RunReport,
+)
+from npusched.report.layout import Column, Line, flow, line, paint, table, wrap
+from npusched.report.units import human_bytes, human_count, percent, plain_text, plural, short_name
+from npusched.sim.proof import Verdict
+
+_LABEL = 10
+_SHOWN = 4
+"""Findings, names and memories that the text form lists; JSON has all."""
+
+
+def render_execution_json(report: InspectReport | ProveReport) -> str:
+    """Return the report as indented JSON with exact figures."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def render_run_text(report: RunReport, *, width: int, colour: bool) -> str:
+    """Return a run's outputs as a table."""
+    origin = "given" if report.seed is None else f"random, seed {report.seed}"
+    lines = [
+        *flow(
+            [
+                (plain_text(report.name), "bold"),
+                report.accelerator,
+                plural(report.npu_operators, "NPU operator"),
+                plural(report.npu_ops, "kernel"),
+                plural(report.host_ops, "host op"),
+                f"{plural(report.inputs, 'input')} ({origin})",
+            ],
+            width,
+        )
+    ]
+    rows = [
+        [
+            plain_text(output.name),
+            output.dtype,
+            "x".join(map(str, output.shape)),
+            f"{output.lowest:g}",
+            f"{output.highest:g}",
+            " ".join(f"{value:g}" for value in output.first),
+        ]
+        for output in report.outputs
+    ]
+    columns = [
+        Column(title="output", least=8),
+        Column(title="type"),
+        Column(title="shape"),
+        Column(title="lowest", right=True, rank=1),
+        Column(title="highest", right=True, rank=1),
+        Column(title="first values", least=8, rank=2),
+    ]
+    return paint([*lines, *table(columns, rows, width=width)], width=width, colour=colour)
+
+
+def render_prove_text(report: ProveReport, *, width: int, colour: bool) -> str:
+    """Return verdict, first difference, coverage, executed figures and findings."""
+    inside = report.intermediates
+    good = report.verdict is Verdict.EQUAL
+    lines = [
+        *flow(
+            [(plain_text(report.name), "bold"), report.accelerator, plain_text(report.compiler)],
+            width,
+        ),
+        _labelled(
+            "verdict",
+            (report.verdict, "good" if good else "bad"),
+            f" on {plural(report.inputs, 'input')} (seed {report.seed}), {report.mode} mode",
+        ),
+    ]
+    equal = sum(output.differing == 0 for output in report.outputs)
+    lines.append(_labelled("outputs", f"{equal} of {len(report.outputs)} equal"))
+    for output in [each for each in report.outputs if each.differing][:_SHOWN]:
+        text = (
+            f"{short_name(output.name)}: {output.differing} of {output.values} values differ, "
+            f"by {output.largest:g} at most"
+        )
+        lines.append(_labelled("", (text, "bad")))
+    lines.append(
+        _labelled(
+            "inside",
+            f"{inside.covered} of {plural(inside.tensors, 'tensor')} found whole "
+            f"({percent(inside.covered, inside.tensors)}); {inside.equal} of "
+            f"{plural(inside.compared, 'kernel')}, {len(inside.temporaries)} without counterpart",
+        )
+    )
+    if inside.skipped:
+        lines.append(_labelled("", f"{plural(inside.skipped, 'kernel')} not looked for"))
+    lines += _names("absorbed", inside.absorbed, width)
+    lines += _names("different", inside.different, width)
+    if report.difference is not None:
+        it = report.difference
+        text = (
+            f"{it.kernel} of operator {it.operator} (byte {it.offset_bytes}) differs from "
+            f"{short_name(it.tensor)} (op {it.op} {it.kind}) at row {it.row}, column {it.column}, "
+            f"channel {it.channel}: {it.got} instead of {it.expected}; "
+            f"{it.differing} of {it.total} values"
+        )
+        lines += _prose("first", text, width, style="bad")
+    if report.single_rounding:
+        text = f"{plural(report.single_rounding, 'kernel')} as the reference, once (proof mode)"
+        lines.append(_labelled("rounding", text))
+    for text in report.exceptions:
+        lines += _prose("known", text, width, style="warn")
+    lines += _executed(report.executed, report.memory_map, width)
+    lines += _hazards(report.hazards, width)
+    return paint(lines, width=width, colour=colour)
+
+
+def render_inspect_text(report: InspectReport, *, width: int, colour: bool, top: int = 8) -> str:
+    """Return what is inside a compiled file, its largest ops and the findings."""
+    lines = [
+        *flow(
+            [
+                (plain_text(report.name), "bold"),
+                f"made for {report.accelerator}",
+                plural(report.totals.npu_operators, "NPU operator"),
+                plural(sum(report.host_ops.values()), "host op"),
+            ],
+            width,
+        )
+    ]
+    if report.fit is not None:
+        fit = report.fit
+        shown = ("fits", "good") if fit.fits else ("does not fit", "bad")
+        lines.append(_labelled("target", f"{plain_text(fit.target)}: ", shown))
+        for reason in fit.reasons:
+            lines += _prose("", reason, width)
+    if report.host_ops:
+        text = ", ".join(f"{count} {kind}" for kind, count in report.host_ops.items())
+        lines += _prose("host", text, width)
+    lines += _executed(report.totals, report.memory_map, width)
+    lines += _hazards(report.hazards, width)
+    largest = sorted(report.ops, key=lambda op: (-op.macs, -op.dma_bytes, op.offset_bytes))[:top]
+    rows = [
+        [
+            str(op.offset_bytes),
+            op.kind,
+            op.dtype,
+            "x".join(map(str, op.ifm)) if op.macs or not op.dma_bytes else "-",
+            "x".join(map(str, op.ofm)) if op.macs or not op.dma_bytes else "-",
+            human_count(op.macs),
+            human_bytes(op.weight_bytes + op.scale_bytes),
+            human_bytes(op.dma_bytes),
+        ]
+        for op in largest
+    ]
+    if rows:
+        columns = [
+            Column(title="byte", right=True),
+            Column(title="op"),
+            Column(title="type", rank=2),
+            Column(title="ifm", right=True, rank=1),
+            Column(title="ofm", right=True),
+            Column(title="MACs", right=True),
+            Column(title="weights", right=True),
+            Column(title="DMA", right=True, rank=1),
+        ]
+        lines.append(line((f"largest of {plural(len(report.ops), 'op')}", "dim")))
+        lines += table(columns, rows, width=width)
+    return paint(lines, width=width, colour=colour)
+
+
+def _executed(totals: ExecutedFacts, memories: Sequence[MemoryUse], width: int) -> list[Line]:
+    """Return kernels, transfers, memories and traffic."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in totals.kernels.items())
+    lines = _prose("kernels", f"{totals.npu_ops}: {kinds}" if kinds else "none", width)
+    lines.append(
+        _labelled(
+            "executed",
+            f"{human_count(totals.macs)} MACs, {plural(totals.dmas, 'DMA')} of "
+            f"{human_bytes(totals.dma_bytes)}, {plural(totals.waits, 'wait')}",
+        )
+    )
+    lines.append(
+        _labelled(
+            "bytes",
+            f"SRAM peak {human_bytes(totals.sram_peak_bytes)}, constants "
+            f"{human_bytes(totals.constant_bytes)}, commands {human_bytes(totals.stream_bytes)}",
+        )
+    )
+    peaks: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for use in memories:
+        peaks[use.memory] = max(peaks[use.memory], use.high_water_bytes)
+        sizes[use.memory] = max(sizes[use.memory], use.size_bytes)
+    text = ", ".join(
+        f"{name} {human_bytes(peak)} of {human_bytes(sizes[name])}" for name, peak in peaks.items()
+    )
+    lines += _prose("reach", text, width)
+    rows = [
+        [
+            each.memory,
+            each.purpose.replace("_", " "),
+            human_bytes(each.read_bytes),
+            human_bytes(each.fetched_bytes),
+            human_bytes(each.written_bytes),
+        ]
+        for each in totals.traffic
+    ]
+    columns = [
+        Column(title="memory"),
+        Column(title="for"),
+        Column(title="read", right=True),
+        Column(title="fetched", right=True, rank=1),
+        Column(title="written", right=True),
+    ]
+    return [*lines, *(table(columns, rows, width=width) if rows else ())]
+
+
+def _hazards(hazards: Sequence[HazardFacts], width: int) -> list[Line]:
+    """Return the findings, the first ones in full."""
+    if not hazards:
+        return [_labelled("hazards", ("none", "good"))]
+    kinds = Counter(hazard.kind.replace("_", " ") for hazard in hazards)
+    lines = [_labelled("hazards", (", ".join(f"{n} {kind}" for kind, n in kinds.items()), "bad"))]
+    for hazard in hazards[:_SHOWN]:
+        text = f"{hazard.where} (byte {hazard.offset_bytes}): {hazard.why}"
+        lines += _prose("", text, width)
+    return lines
+
+
+def _names(label: str, names: Sequence[str], width: int) -> list[Line]:
+    if not names:
+        return []
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return _prose(label, ", ".join(short_name(name) for name in names[:_SHOWN]) + more, width)
+
+
+def _labelled(label: str, *parts: str | tuple[str, str]) -> Line:
+    return line((label.ljust(_LABEL), "dim"), *parts)
+
+
+def _prose(label: str, text: str, width: int, *, style: str = "") -> list[Line]:
+    rows: Iterable[Line] = wrap(text, max(width - _LABEL, 20), style=style)
+    return [
+        line((("" if number else label).ljust(_LABEL), "dim"), *row)
+        for number, row in enumerate(rows)
+    ]
