@@ -106,6 +106,9 @@ def row_slack(target: Target, row: VelaRow, *, basis: Basis = Basis.VELA) -> int
 
     Unless a cascade costs them anew, an inserted input copy lends none, and what its reader lends
     was worked out before there was the copy (Vela 5.2.0, scheduler.cpp, CreateInitialSchedule).
+
+    Not covered: if Vela staged the weights of a cascade's last op for a while and then left them
+    where they are, it lends cycles with its biases in the staging memory. No fact tells.
     """
     is_copy = row.name.startswith(_INPUT_COPY)
     if row.block is None or (is_copy and row.cascade == 0):
