@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from npusched.cost.blocks import find_block
-from npusched.cost.stripe import scheduler_estimate
+from npusched.cost.stripe import striped_nominal
 from npusched.cost.types import CostFm, CostOp, OpCost
 from npusched.graph.build import build_graph
 from npusched.hardware import Target
@@ -149,7 +149,7 @@ PURPOSES = ("Lut", "FeatureMap", "Weights", "Scales")
 
 def estimate(target: Target, row: VelaRow) -> int:
     """Vela's scheduler's estimate of a striped op, from the row's facts (VELA_SPEC_2 §6)."""
-    return scheduler_estimate(
+    return striped_nominal(
         target,
         as_scheduled(target, row),
         row.stripe_op.written.shape[1],

@@ -123,30 +123,14 @@ def striped_nominal(
     op: CostOp,
     rows: int,
     *,
-    basis: Basis = Basis.PHYSICAL,
-    bias_memory: str | None = None,
-) -> int:
-    """⌈H / rows⌉ times the NPU cycles of an interior stripe, edges not clipped.
-
-    This is Vela's ``est_op_cycles_without_buffering`` where ``rows`` divides H and the feature maps
-    lie where its scheduler assumed them; its exact form for any height is ``scheduler_estimate``.
-    """
-    one = _interior_cycles(target, op, rows, basis, bias_memory)
-    return ceil_div(ofm_rows_total(op), rows) * one
-
-
-def scheduler_estimate(
-    target: Target,
-    op: CostOp,
-    rows: int,
-    *,
     basis: Basis = Basis.VELA,
     bias_memory: str | None = None,
 ) -> int:
-    """Vela's own estimate over all stripes: trunc(max(1, H / rows) · stripe) (VELA_SPEC_2 §6).
+    """NPU cycles of an interior stripe, edges not clipped, times the number of stripes.
 
-    For a single depth slice. ``bias_memory``: the staging memory if weights are staged, else (None)
-    the constants'.
+    trunc(max(1, H / rows) · stripe), a part of a stripe counted as such: with Vela's basis its
+    ``est_op_cycles_without_buffering`` (VELA_SPEC_2 §6), for a single depth slice.
+    ``bias_memory``: the staging memory if weights are staged, else (None) the constants'.
     """
     one = _interior_cycles(target, op, rows, basis, bias_memory)
     return math.trunc(max(1.0, ofm_rows_total(op) / rows) * one)

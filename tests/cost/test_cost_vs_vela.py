@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from benchmarks.crosscheck import slices_of
 from npusched.cost.adapt import cost_op
 from npusched.cost.blocks import find_block
-from npusched.cost.stripe import scheduler_estimate
+from npusched.cost.stripe import striped_nominal
 from npusched.cost.types import CostFm, OpCost
 from npusched.cost.weights import weight_bytes, weight_format
 from npusched.graph.build import build_graph
@@ -105,7 +105,7 @@ def test_every_row_is_exact(setup: tuple[str, str, str, int | None], corpus_dir:
 
 
 @pytest.mark.parametrize("setup", SETUPS[1::2], ids=lambda s: s[0])
-def test_scheduler_estimates_are_exact(
+def test_nominal_stripes_are_the_schedulers_estimate(
     setup: tuple[str, str, str, int | None], corpus_dir: Path
 ) -> None:
     """Vela's own estimate over all stripes, of rows whose weights are not staged.
@@ -125,7 +125,7 @@ def test_scheduler_estimates_are_exact(
                 op = replace(op, ifm2=in_arena(target, op.ifm2))
             op = replace(op, subs=tuple(replace(s, ofm=in_arena(target, s.ofm)) for s in op.subs))
             rows_per_stripe = row.stripe_op.written.shape[1]
-            assert scheduler_estimate(target, op, rows_per_stripe) == row.est_cycles, row.name
+            assert striped_nominal(target, op, rows_per_stripe) == row.est_cycles, row.name
             compared += 1
             striped += rows_per_stripe < row.op.written.shape[1]
     assert compared > 50
