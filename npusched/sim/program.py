@@ -39,6 +39,9 @@ LUT_BYTES = 2048
 
 LUT_SLOT_BYTES = 256
 
+MAX_REGION_BYTES = 1 << 28
+"""Largest memory that is followed byte by byte. Damaged streams reach up to 2**40."""
+
 _REGION_NAMES = {0: "read_only", 1: "scratch", 2: "scratch_fast"}
 
 _SMALL_MACS = 64
@@ -194,6 +197,8 @@ def load_bare(stream: Stream) -> Program:
     ``load``, except for what concerns constants.
     """
     sizes = _reached(stream)
+    for index, size in sizes.items():
+        _check_size(_REGION_NAMES.get(index, f"region {index}"), size)
     regions = {
         index: Region(
             index=index,
@@ -204,6 +209,16 @@ def load_bare(stream: Stream) -> Program:
         for index, size in sizes.items()
     }
     return _load(stream, _Loader(machine_of(stream), regions, has_constants=False))
+
+
+def _check_size(name: str, size_bytes: int) -> None:
+    """Refuse memories that are too large to be followed byte by byte. Raises SimError."""
+    if size_bytes > MAX_REGION_BYTES:
+        raise SimError(
+            f"the memory {name} is too large to execute in",
+            f"the stream needs {size_bytes} bytes of it, at most {MAX_REGION_BYTES} are followed",
+            "such an address is a sign of a damaged stream: compile the model again",
+        )
 
 
 def _reached(stream: Stream) -> dict[int, int]:
@@ -278,6 +293,7 @@ class _Loader:
         self.known: dict[int, Array] = {INTERNAL: np.zeros(machine.shram_bytes, np.bool_)}
         for region in regions.values():
             if region.same_as is None:
+                _check_size(region.name, region.size_bytes)
                 content = region.content
                 self.bytes[region.key] = (
                     np.zeros(region.size_bytes, np.uint8)

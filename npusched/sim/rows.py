@@ -59,7 +59,7 @@ class _Tags:
     @staticmethod
     def of(size: int) -> _Tags:
         """Return tags of an untouched memory."""
-        return _Tags(np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32))
+        return _Tags(np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int64))
 
 
 def find_stale_rows(program: Program, ops: Mapping[int, int] | None = None) -> tuple[Hazard, ...]:
@@ -142,7 +142,7 @@ class _Checker:
             op.is_rolling = bool(before.any())
         kernel.ofm.mark(tags.op, np.full(rows.shape, op.number, np.int32))
         kernel.ofm.mark(tags.row, rows)
-        kernel.ofm.mark(tags.pitch, np.full(rows.shape, view.stride_y, np.int32))
+        kernel.ofm.mark(tags.pitch, np.full(rows.shape, view.stride_y, np.int64))
         op.rows += view.h
 
     def check(self, kernel: LoadedKernel, op: _Op, number: int, storage: Storage) -> str:

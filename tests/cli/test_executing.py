@@ -235,6 +235,26 @@ def test_inspect_a_bare_stream(
     assert "announces" in fails(capsys, ["inspect", str(path)])["why"]
 
 
+@pytest.mark.parametrize("register", [Register.OFM_BASE0, Register.OFM_STRIDE_Y])
+def test_inspect_wild_addresses(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, register: Register
+) -> None:
+    """Addresses of 2**40 are refused; the stride of a single row means nothing."""
+    b = Builder("line")
+    b.output(b.conv2d(b.input("x", (1, 1, 8, 16)), 16, 1))
+    content = compiled(b.build())
+    (operator,) = open_compiled(content).file.operators
+    payload = bytearray(content[content.index(b"COP1") :])
+    word = next(w for w, code in register_writes(operator.stream) if code == register)
+    struct.pack_into("<I", payload, operator.stream.start_bytes + 4 * word, register | 0xFF << 16)
+    path = tmp_path / "wild.bin"
+    path.write_bytes(payload)
+    if register is Register.OFM_BASE0:
+        assert "too large" in fails(capsys, ["inspect", str(path)])["what"]
+    else:
+        assert form_of(capsys, ["inspect", str(path)])["hazards"] == []
+
+
 def test_prove_equal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
     path = tmp_path / "mixed.tflite"
