@@ -1,0 +1,155 @@
+"""Executes a scheduled graph, op by op, on whole tensors: what lowering says the model computes.
+
+Equal to LiteRT's ``BUILTIN_REF`` if lowering keeps the meaning of the model (fully connected ops
+in proof mode, SIM.md §4). Buffers, stripes and addresses do not exist here: see ``execute_plan``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from npusched.errors import SimError
+from npusched.graph.opgraph import OpGraph
+from npusched.graph.types import Access, FeatureMap
+from npusched.schedule.lifetimes import storage
+from npusched.sim.apply import compute, pieces_of
+from npusched.sim.kernels.arrays import Array
+from npusched.sim.meaning import Meaning, meaning_of, numpy_type
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Stored values after a run.
+
+    ``tensors``: feature map id -> array of its storage shape, for every map that is not constant.
+    ``outputs``: the graph's outputs, in its order, same form.
+    """
+
+    tensors: dict[int, Array]
+    outputs: tuple[Array, ...]
+
+
+class Interpreter:
+    """A graph, ready to run on any number of inputs.
+
+    ``single_rounding``: see ``meaning_of``. Raises SimError naming the first op that cannot be
+    executed (CPU ops, functions that are not published, kernels of the U85 alone).
+    """
+
+    def __init__(self, graph: OpGraph, *, single_rounding: bool = True) -> None:
+        self.graph = graph
+        self.meanings = meanings_of(graph, single_rounding=single_rounding)
+
+    def run(self, inputs: Sequence[Array]) -> Values:
+        """Run on one array per graph input (as stored, any shape of the right size).
+
+        Variables start as zeros. Raises SimError for inputs of another number or size.
+        """
+        memory = _Memory(self.graph)
+        for tensor, values in zip(self.graph.inputs, checked(self.graph, inputs), strict=True):
+            memory.array(tensor)[:] = values.ravel()
+        for meanings in self.meanings:
+            for meaning in meanings:
+                memory.execute(meaning)
+        maps = self.graph.feature_maps.values()
+        tensors = {
+            fm.id: memory.array(fm.id).reshape(fm.shape) for fm in maps if not fm.is_constant
+        }
+        outputs = tuple(
+            memory.array(number).reshape(self.graph.feature_maps[number].shape)
+            for number in self.graph.outputs
+        )
+        return Values(tensors, outputs)
+
+
+def interpret(graph: OpGraph, inputs: Sequence[Array], *, single_rounding: bool = True) -> Values:
+    """Run a graph once (see ``Interpreter``)."""
+    return Interpreter(graph, single_rounding=single_rounding).run(inputs)
+
+
+def meanings_of(graph: OpGraph, *, single_rounding: bool) -> list[list[Meaning]]:
+    """Per op of the graph the meanings of its pieces. Raises SimError (see ``Interpreter``)."""
+    found = []
+    for op in graph.ops:
+        first = meaning_of(op, graph.family, single_rounding=single_rounding)
+        found.append(
+            [Meaning(piece, first.arithmetic, first.after, first.dtype) for piece in pieces_of(op)]
+        )
+    return found
+
+
+def checked(graph: OpGraph, inputs: Sequence[Array]) -> list[Array]:
+    """The inputs in the types that are stored. Raises SimError for a wrong number or size."""
+    if len(inputs) != len(graph.inputs):
+        raise SimError(f"{len(inputs)} inputs for a graph with {len(graph.inputs)}")
+    found = []
+    for tensor, values in zip(graph.inputs, inputs, strict=True):
+        fm = graph.feature_maps[tensor]
+        if values.size != prod(fm.shape):
+            raise SimError(
+                f"input {fm.name!r} has {values.size} elements", f"its shape is {fm.shape}"
+            )
+        found.append(values.astype(numpy_type(fm.dtype)))
+    return found
+
+
+def constant_array(fm: FeatureMap) -> Array:
+    """The stored elements of a constant, flat. Raises SimError if the graph has no values."""
+    if fm.data is None:
+        raise SimError(f"constant {fm.name!r} has no values")
+    values: Array = np.ascontiguousarray(fm.data).astype(numpy_type(fm.dtype)).ravel()
+    return values
+
+
+class _Memory:
+    """The flat storage of every feature map; maps of the same variable share one."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self._graph = graph
+        self._same = storage(graph)
+        self._arrays: dict[int, Array] = {}
+
+    def array(self, tensor: int) -> Array:
+        """Storage of a map: its constant values, or zeros at first."""
+        tensor = self._same.get(tensor, tensor)
+        if tensor not in self._arrays:
+            fm = self._graph.feature_maps[tensor]
+            if fm.is_constant:
+                self._arrays[tensor] = constant_array(fm)
+            else:
+                self._arrays[tensor] = np.zeros(prod(fm.shape), numpy_type(fm.dtype))
+        return self._arrays[tensor]
+
+    def execute(self, meaning: Meaning) -> None:
+        """Run one kernel on whole tensors."""
+        op = meaning.op
+        result = compute(meaning, [self._region(access) for access in op.ifms])
+        target = self._region(op.final_ofm)
+        target[...] = result.reshape(target.shape)
+
+    def _region(self, access: Access) -> Array:
+        """A writable view (n, h, w, c) of what an access touches."""
+        return region_of(self.array(access.tensor), access)
+
+
+def region_of(flat: Array, access: Access) -> Array:
+    """The part of a map's flat storage that an access touches, as a view (n, h, w, c).
+
+    The access may see less than the map holds: pads of several sizes share one constant. Raises
+    SimError if it sees more.
+    """
+    stored = flat.view(numpy_type(access.dtype))
+    view = access.view if stored.size > 1 else (1, 1, 1, 1)
+    if prod(view) > stored.size:
+        raise SimError(f"an access sees {view} in a map of {stored.size} elements")
+    whole = stored[: prod(view)].reshape(view)
+    n, h, w, c = access.offset
+    sn, sh, sw, sc = access.shape
+    part: Array = whole[
+        n : n + sn, h : h + sh : access.step_h, w : w + sw : access.step_w, c : c + sc
+    ]
+    return part
