@@ -76,6 +76,17 @@ def test_random_networks_equal_the_reference(seed: int) -> None:
     _equals_reference(content, "ethos-u65-256", seed)
 
 
+@needs_litert
+def test_transposed_operand_of_a_product_keeps_its_zero_point() -> None:
+    """The transpose that the product wants merges with the file's own, which has a zero point."""
+    builder = Builder("attention")
+    x = builder.input("x", (1, 9, 4, 16), "int8", scale=0.03, zero_point=7)
+    queries = builder.transpose(x, (0, 2, 1, 3))
+    keys = builder.transpose(builder.relu(x), (0, 2, 3, 1))
+    builder.output(builder.batch_matmul(queries, keys))
+    _equals_reference(builder.build(), "ethos-u55-128", 2)
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_hardware_mode_equals_a_plain_executor(name: str) -> None:
     """Two executors that share no arithmetic agree on every family that can run the model."""

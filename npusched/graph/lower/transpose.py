@@ -95,6 +95,11 @@ def merge_transpose(graph: WorkGraph, op: WorkOp) -> WorkOp:
         producer.ofm_rescale = op.ofm_rescale
     producer.reverse = op.reverse
     result = op.ofm.copy()
+    gap = producer.ofm.zero_point - op.ifm.zero_point  # one link may carry no quantisation
+    if op.ofm_rescale is not None:
+        producer.ifm.zero_point -= gap
+    else:
+        result.zero_point += gap
     graph.remove(op)
     graph.replace_ofm(producer, result)
     producer.source_ops = _union(producer.source_ops, op.source_ops)
