@@ -68,6 +68,10 @@ def _check(report: PlanReport) -> None:
     assert totals.sram_bound_bytes <= totals.sram_peak_bytes
     assert report.budget_bytes is None or totals.sram_peak_bytes <= report.budget_bytes
     assert totals.energy_nj.low <= totals.energy_nj.typical <= totals.energy_nj.high
+    cpu_cycles = totals.cpu_cycles * report.target.clock_hz / report.target.cpu.clock_hz
+    offchip_bytes = totals.dram_bytes + totals.flash_bytes
+    value = totals.cycles + cpu_cycles + 0.1 * offchip_bytes
+    assert report.bound.value == pytest.approx(value, rel=1e-6, abs=2 * len(report.ops))
     assert totals.latency_s * report.target.clock_hz >= totals.cycles * (1 - 1e-9)
     covered = {tuple(ref) for op in report.ops for ref in op.source_ops}
     for source in report.source_ops:

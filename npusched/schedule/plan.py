@@ -14,7 +14,6 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
-from npusched.errors import InfeasibleError
 from npusched.graph.opgraph import OpGraph
 from npusched.hardware import Target
 from npusched.memory import ALIGNMENT_BYTES
@@ -103,16 +102,9 @@ class Planner(msgspec.Struct):
         if self.segments.kernels.objective.goal is Goal.SRAM:
             smallest = self._whole().search.smallest().peak_bytes
             limit = smallest if limit is None else min(limit, smallest)
-        best: Solution | None = None
-        for _ in range(ALLOCATION_TRIES):
-            solution = self.search.solve(limit) if limit is None or limit >= 0 else None
-            if solution is None:
-                break
-            best = best or solution
-            plan = self._assemble(solution, budget_bytes)
-            if budget_bytes is None or plan.sram_peak_bytes <= budget_bytes:
-                return self._with_bound(plan, best, solution)
-            limit = solution.peak_bytes - ALIGNMENT_BYTES
+        found, best = self._cheapest(budget_bytes, limit)
+        if found is not None:
+            return found
         assert budget_bytes is not None
         whole = self._whole()
         solution, plan = whole._smallest()
@@ -127,6 +119,22 @@ class Planner(msgspec.Struct):
             )
         return self._with_bound(plan, best or solution, solution)
 
+    def _cheapest(
+        self, budget_bytes: int | None, limit: int | None
+    ) -> tuple[Plan | None, Solution | None]:
+        """(cheapest plan that packs within the budget, cheapest solution by live sums)."""
+        best: Solution | None = None
+        for _ in range(ALLOCATION_TRIES):
+            solution = self.search.solve(limit) if limit is None or limit >= 0 else None
+            if solution is None:
+                break
+            best = best or solution
+            plan = self._assemble(solution, budget_bytes)
+            if budget_bytes is None or plan.sram_peak_bytes <= budget_bytes:
+                return self._with_bound(plan, best, solution), best
+            limit = solution.peak_bytes - ALIGNMENT_BYTES
+        return None, best
+
     def frontier(self, budget_bytes: int | None = None) -> list[Plan]:
         """Every best plan within the budget and below, from the most SRAM to the least.
 
@@ -134,10 +142,20 @@ class Planner(msgspec.Struct):
         Raises InfeasibleError if even the first does not exist.
         """
         plans = [self.plan(budget_bytes)]
-        while plans[-1].sram_peak_bytes >= ALIGNMENT_BYTES:
-            try:
-                plans.append(self.plan(plans[-1].sram_peak_bytes - ALIGNMENT_BYTES))
-            except InfeasibleError:  # the last plan had the smallest peak of all
+        while plans[-1].sram_peak_bytes >= ALIGNMENT_BYTES + self.shared_bytes:
+            below = plans[-1].sram_peak_bytes - ALIGNMENT_BYTES
+            found, best = self._cheapest(below, below - self.shared_bytes)
+            last = found is None
+            if found is None:
+                solution, least = self._smallest()
+                if least.sram_peak_bytes > below:
+                    break
+                found = self._with_bound(least, best or solution, solution)
+            if found.objective <= plans[-1].objective:
+                plans[-1] = found  # as good with less SRAM
+            else:
+                plans.append(found)
+            if last:
                 break
         return plans
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 
 import msgspec
+from msgspec.structs import replace
 
 STATE_CAP = 2000
 """States kept per position; beyond it the cheapest are kept and the result is not proven."""
@@ -46,19 +48,20 @@ class Option(msgspec.Struct, frozen=True):
 NO_PREFETCH = -1
 
 
+Homes = tuple[tuple[int, str], ...]
+"""(item, memory), sorted by item: the homes that a segment's cost depends on."""
+
+
 class Prefetch(msgspec.Struct, frozen=True):
     """Weights of one op that are copied while the segment before it runs.
 
-    ``size_bytes`` of the budget memory are taken during that segment, too. ``penalty(cycles)`` is
-    what the op's score grows by if the segment before is only so long.
+    ``size_bytes`` of the budget memory are taken during that segment, too. ``penalty(homes,
+    cycles)`` is what the op's score grows by if the segment before is only so long and the items
+    that the op touches lie there.
     """
 
     size_bytes: int
-    penalty: Callable[[float], float]
-
-
-Homes = tuple[tuple[int, str], ...]
-"""(item, memory), sorted by item: the homes that a segment's cost depends on."""
+    penalty: Callable[[Homes, float], float]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,8 +113,12 @@ class Solution(msgspec.Struct, frozen=True):
     capped: bool
 
 
-_State = tuple[tuple[int, ...], int]
-"""(items with a choice that lie in SRAM and are still needed, prefetch that is under way)."""
+_State = tuple[tuple[int, ...], int, Homes | None]
+"""(items with a choice that lie in SRAM and are still needed, prefetch that is under way, homes of
+what the op of that prefetch makes; None = any).
+
+How long that op waits depends on those homes; they are settled with the prefetch.
+"""
 
 
 class _Node(msgspec.Struct):
@@ -119,6 +126,19 @@ class _Node(msgspec.Struct):
     previous: tuple[int, _State] | None
     step: Step | None
     chosen: Homes
+
+
+class _Pick(msgspec.Struct, frozen=True):
+    """An option with a prefetch for the op that follows, and what that op then still waits.
+
+    ``size_bytes``: of the prefetch. ``settled``: homes of what that op makes; None = any.
+    """
+
+    carries: int
+    option: Option
+    wait: float
+    size_bytes: int
+    settled: Homes | None
 
 
 class Search:
@@ -154,7 +174,7 @@ class Search:
         n = self.problem.op_count
         layers: list[dict[_State, _Node]] = [{} for _ in range(n + 1)]
         for chosen in self._choices(-1, -1):
-            start = (self._in_sram(chosen, 0), NO_PREFETCH)
+            start = (self._in_sram(chosen, 0), NO_PREFETCH, None)
             layers[0][start] = _Node(0.0, None, None, chosen)
         capped = False
         for i in range(n):
@@ -177,14 +197,14 @@ class Search:
     ) -> Iterator[tuple[int, _State, _Node]]:
         """Every segment that starts at i in this state and fits: where it leads, and its node."""
         items, budget = self.problem.items, self.problem.budget_memory
-        in_sram, prefetch = state
+        in_sram, prefetch, settled = state
         through = self._fixed_live[i] + sum(items[t].size_bytes for t in in_sram)
         if through > limit and not bottleneck:
             return
         alive = set(in_sram)
         for j in self.problem.ends(i) if prefetch == NO_PREFETCH else (i,):
             touched = self.problem.touched(i, j)
-            for chosen in self._choices(i, j):
+            for chosen in self._choices(i, j) if settled is None else (settled,):
                 born = dict(chosen)
                 outliving = sum(
                     items[t].size_bytes
@@ -202,37 +222,48 @@ class Search:
                     peak = live + options[0].sram_bytes
                     step = Step(i, j, homes, options[0], peak, prefetch)
                     fresh = _Node(max(node.score, peak), (i, state), step, chosen)
-                    yield j + 1, (arrived, NO_PREFETCH), fresh
+                    yield j + 1, (arrived, NO_PREFETCH, None), fresh
                     continue
-                for carries, option, wait, extra in self._picks(options, limit - live, j + 1):
-                    peak = live + option.sram_bytes + extra
-                    step = Step(i, j, homes, option, peak, prefetch, carries, wait)
-                    fresh = _Node(node.score + option.score + wait, (i, state), step, chosen)
-                    yield j + 1, (arrived, carries), fresh
+                for pick in self._picks(options, limit - live, j + 1, arrived):
+                    peak = live + pick.option.sram_bytes + pick.size_bytes
+                    step = Step(i, j, homes, pick.option, peak, prefetch, pick.carries, pick.wait)
+                    score = node.score + pick.option.score + pick.wait
+                    fresh = _Node(score, (i, state), step, chosen)
+                    yield j + 1, (arrived, pick.carries, pick.settled), fresh
 
     def _picks(
-        self, options: Sequence[Option], room: float, following: int
-    ) -> Iterator[tuple[int, Option, float, int]]:
-        """Best option that fits, alone and with each prefetch for the op that follows.
-
-        Yields (prefetch, option, what the op that follows still waits, bytes of the prefetch).
-        """
-        at = bisect_right(options, room, key=lambda o: o.sram_bytes)
+        self, options: Sequence[Option], room: float, following: int, in_sram: tuple[int, ...]
+    ) -> Iterator[_Pick]:
+        """Best option that fits, alone and with each prefetch for the op that follows."""
+        at = bisect_right(options, room, key=_bytes)
         if at:
-            yield NO_PREFETCH, options[at - 1], 0.0, 0
+            yield _Pick(NO_PREFETCH, options[at - 1], 0.0, 0, None)
         if following >= self.problem.op_count:
             return
-        for index, prefetch in enumerate(self.problem.prefetches(following)):
-            at = bisect_right(options, room - prefetch.size_bytes, key=lambda o: o.sram_bytes)
-            best: tuple[float, float, Option] | None = None
-            for option in reversed(options[:at]):  # by rising score; the first of equals counts
-                if best is not None and option.score > best[0]:
-                    break
-                wait = prefetch.penalty(option.cycles)
-                if best is None or option.score + wait <= best[0]:
-                    best = (option.score + wait, wait, option)
-            if best is not None:
-                yield index, best[2], best[1], prefetch.size_bytes
+        prefetches = self.problem.prefetches(following)
+        if not prefetches:
+            return
+        ways = self._settlings(following, in_sram)
+        for index, prefetch in enumerate(prefetches):
+            at = bisect_right(options, room - prefetch.size_bytes, key=_bytes)
+            found = []
+            for settled, homes in ways:
+                best = _least(options[:at], partial(prefetch.penalty, homes))
+                if best is not None:
+                    found.append(_Pick(index, best[1], best[0], prefetch.size_bytes, settled))
+            if len({(pick.wait, id(pick.option)) for pick in found}) == 1:
+                yield replace(found[0], settled=None)
+            else:
+                yield from found
+
+    def _settlings(self, k: int, in_sram: tuple[int, ...]) -> list[tuple[Homes, Homes]]:
+        """(homes of what op k makes, homes of all that it touches) for every choice."""
+        alive, touched = set(in_sram), self.problem.touched(k, k)
+        found = []
+        for chosen in self._choices(k, k):
+            born = dict(chosen)
+            found.append((chosen, tuple((t, self._home(t, born, alive)) for t in touched)))
+        return found
 
     def _home(self, t: int, born: Mapping[int, str], alive: set[int]) -> str:
         homes = self.problem.items[t].homes
@@ -294,6 +325,24 @@ class Search:
             peak_bytes=max((s.sram_bytes for s in steps), default=0),
             capped=capped,
         )
+
+
+def _bytes(option: Option) -> int:
+    return option.sram_bytes
+
+
+def _least(
+    options: Sequence[Option], penalty: Callable[[float], float]
+) -> tuple[float, Option] | None:
+    """(wait, option) of least score and wait, the leanest of equals; None if there is none."""
+    best: tuple[float, float, Option] | None = None
+    for option in reversed(options):  # by rising score; the last of equals counts
+        if best is not None and option.score > best[0]:
+            break
+        wait = penalty(option.cycles)
+        if best is None or option.score + wait <= best[0]:
+            best = (option.score + wait, wait, option)
+    return None if best is None else best[1:]
 
 
 def pareto(options: Sequence[Option]) -> list[Option]:

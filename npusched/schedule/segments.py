@@ -212,11 +212,17 @@ class Segments:
         if known is None and self.staged is not None:
             places = self.places_of(v, v, v, {})
             known = self._prefetches[v] = [
-                Prefetch(way.slot_bytes, partial(self.staged.wait, v, places, index))
+                Prefetch(way.slot_bytes, partial(self._wait, v, index))
                 for index, way in self._ways(v, places)
                 if way.buffering.prefetched
             ]
         return known or []
+
+    def _wait(self, v: int, way: int, homes: Homes, slack_cycles: float) -> float:
+        """What op v, alone, waits for a prefetch if the segment before lends so many cycles."""
+        assert self.staged is not None
+        places = self.places_of(v, v, v, {self.tensors[item]: memory for item, memory in homes})
+        return self.staged.wait(v, places, way, slack_cycles)
 
     def _ways(self, v: int, places: Places) -> list[tuple[int, Way]]:
         return [] if self.staged is None else list(enumerate(self.staged.ways(v, places)))

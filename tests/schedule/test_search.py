@@ -25,9 +25,9 @@ from npusched.schedule.search import (
 FAST, SLOW = "fast", "slow"
 
 
-def _longer(copy: float, cycles: float) -> float:
-    """What a copy of ``copy`` cycles takes beyond ``cycles``."""
-    return max(copy - cycles, 0.0)
+def _longer(copy: float, homes: Homes, cycles: float) -> float:
+    """What a copy of ``copy`` cycles takes beyond ``cycles``; homes in fast memory hide less."""
+    return max(copy + 7 * sum(home == FAST for _, home in homes) - cycles, 0.0)
 
 
 @st.composite
@@ -129,8 +129,9 @@ def _best_chain(
     for option in _found(problem, i, j, homes, prefetch):
         choices: list[tuple[int, int, float]] = [(NO_PREFETCH, 0, 0.0)]
         if at + 1 < len(segments) and segments[at + 1][0] == segments[at + 1][1]:
+            touched = tuple((t, homes[t]) for t in problem.touched(j + 1, j + 1))
             choices += [
-                (k, p.size_bytes, p.penalty(option.cycles))
+                (k, p.size_bytes, p.penalty(touched, option.cycles))
                 for k, p in enumerate(problem.prefetches(j + 1))
             ]
         for carried, size, wait in choices:

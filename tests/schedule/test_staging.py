@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npusched.cost.types import BlockConfig, WeightBytes
+from npusched.errors import InfeasibleError
 from npusched.graph.build import build_graph
 from npusched.graph.types import ScheduledOp
 from npusched.hardware import load_target
@@ -79,5 +80,12 @@ def test_staging_pays_and_is_checked(target: str) -> None:
         if run.buffering is not None and run.buffering.prefetched
     ]
     assert prefetched
+    for budget in range(0, 64 * 1024, 4096):
+        try:
+            plan = planner.plan(budget)
+        except InfeasibleError:
+            continue
+        moved = sum(plan.amounts.moved(m.name) for m in loaded.memories if m.name != "sram")
+        assert plan.objective == pytest.approx(plan.amounts.npu_cycles + 0.1 * moved)
     total = sum(s.amounts.npu_cycles for s in planner.plan(None).segments)
     assert total == planner.plan(None).amounts.npu_cycles
