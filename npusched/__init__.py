@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import compare, fold, plan
+    from npusched.api import compare, fold, frontier, plan
     from npusched.errors import (
         InfeasibleError,
         ModelError,
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from npusched.hardware import Target, load_target, target_names
     from npusched.report import PlanReport, plan_schema, render_json, render_text
     from npusched.report.compare_types import CompareReport
+    from npusched.report.frontier_types import FrontierReport
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CompareReport",
+    "FrontierReport",
     "InfeasibleError",
     "ModelError",
     "NpuschedError",
@@ -36,6 +38,7 @@ __all__ = [
     "__version__",
     "compare",
     "fold",
+    "frontier",
     "load_target",
     "plan",
     "plan_schema",
@@ -46,6 +49,7 @@ __all__ = [
 
 _HOMES = {
     "CompareReport": "report.compare_types",
+    "FrontierReport": "report.frontier_types",
     "InfeasibleError": "errors",
     "ModelError": "errors",
     "NpuschedError": "errors",
@@ -55,6 +59,7 @@ _HOMES = {
     "VelaError": "errors",
     "compare": "api",
     "fold": "api",
+    "frontier": "api",
     "load_target": "hardware",
     "plan": "api",
     "plan_schema": "report",

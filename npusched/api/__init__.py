@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from npusched.api.budgets import frontier, frontier_report
     from npusched.api.caching import cache_clear, cache_info
     from npusched.api.comparing import compare, compare_report
     from npusched.api.executing import npz_bytes, prove_report, run_compiled
@@ -23,6 +24,8 @@ __all__ = [
     "compare",
     "compare_report",
     "fold",
+    "frontier",
+    "frontier_report",
     "inspect_report",
     "npz_bytes",
     "plan",
@@ -38,6 +41,8 @@ _HOMES = {
     "compare": "comparing",
     "compare_report": "comparing",
     "fold": "folding",
+    "frontier": "budgets",
+    "frontier_report": "budgets",
     "inspect_report": "inspecting",
     "npz_bytes": "executing",
     "plan": "planning",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from npusched.errors import ModelError
 
@@ -67,17 +67,20 @@ def plan_report(
 ) -> PlanReport:
     """Like ``plan``, for bytes and a resolved target."""
     from npusched.advise import Situation, advise
-    from npusched.api.weights import ask_vela, weight_table
     from npusched.report import PlanInputs, build_report
-    from npusched.schedule import Goal, Objective, Planner, check_plan, fusion_levels, whole_cost
+    from npusched.schedule import Planner, check_plan, fusion_levels, whole_cost
 
-    model = read(content, name, input_shapes)
-    has_npu = target.accelerator is not None
-    asked = ask_vela(model, target, use_cache=use_cache) if use_vela and has_npu else None
-    graph = graph_of(model, target, signature)
-    warnings: list[str] = []
-    sizes = weight_table(graph, target, asked, warnings)
-    goal = Objective(goal=Goal(objective), lambda_cycles_per_byte=lambda_cycles_per_byte)
+    model, graph, sizes, goal, warnings = prepare(
+        content,
+        name=name,
+        target=target,
+        objective=objective,
+        lambda_cycles_per_byte=lambda_cycles_per_byte,
+        signature=signature,
+        input_shapes=input_shapes,
+        use_vela=use_vela,
+        use_cache=use_cache,
+    )
     budget = budget_bytes(target, sram)
     planner = Planner.of(graph, target, sizes.of, objective=goal, limit_bytes=budget)
     found = planner.plan(budget, is_capacity=sram is None)
@@ -114,6 +117,42 @@ def plan_report(
             advice=advice,
         )
     )
+
+
+class Prepared(NamedTuple):
+    """A model on a target, ready to be planned."""
+
+    model: Model
+    graph: OpGraph
+    sizes: WeightTable
+    objective: Objective
+    warnings: list[str]
+
+
+def prepare(
+    content: bytes,
+    *,
+    name: str,
+    target: Target,
+    objective: str,
+    lambda_cycles_per_byte: float,
+    signature: str | None,
+    input_shapes: Mapping[str, Shape] | None,
+    use_vela: bool,
+    use_cache: bool,
+) -> Prepared:
+    """Read and lower a model and find its weights' encoded sizes. Raises ModelError."""
+    from npusched.api.weights import ask_vela, weight_table
+    from npusched.schedule import Goal, Objective
+
+    model = read(content, name, input_shapes)
+    has_npu = target.accelerator is not None
+    asked = ask_vela(model, target, use_cache=use_cache) if use_vela and has_npu else None
+    graph = graph_of(model, target, signature)
+    warnings: list[str] = []
+    sizes = weight_table(graph, target, asked, warnings)
+    goal = Objective(goal=Goal(objective), lambda_cycles_per_byte=lambda_cycles_per_byte)
+    return Prepared(model, graph, sizes, goal, warnings)
 
 
 def _folded_planner(

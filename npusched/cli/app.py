@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,6 +33,10 @@ from npusched.cli.output import (
     write_result,
 )
 from npusched.cli.parse import TargetArguments, display_name, parse_shapes, read_bytes
+
+if TYPE_CHECKING:
+    from npusched.report import PlanReport
+    from npusched.report.frontier_types import FrontierReport
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -59,6 +64,7 @@ def app() -> None:
     epilog=examples(
         "npusched plan model.tflite -c ethos-u55-128",
         "npusched plan model.tflite -c ethos-u65-256 --sram 32KiB --format json -o plan.json",
+        "npusched plan model.tflite -c ethos-u55-128 --frontier",
         "npusched plan model.tflite -c ethos-u55-128 --clock 400MHz --derate sram=0.5",
         "npusched plan model.tflite -c ethos-u55-128 --vela-config my.ini --memory-mode M",
     ),
@@ -81,6 +87,11 @@ def app() -> None:
     show_default=True,
     metavar="X",
     help="Cycles that one off-chip byte is worth.",
+)
+@click.option(
+    "--frontier",
+    is_flag=True,
+    help="List the best plan for every amount of SRAM, within the budget and below.",
 )
 @click.option("--signature", metavar="KEY", help="Entry point to plan. Default: subgraph 0.")
 @click.option(
@@ -108,6 +119,7 @@ def plan(
     sram: str | None,
     objective: str,
     lambda_: float,
+    frontier: bool,
     signature: str | None,
     input_shapes: tuple[str, ...],
     no_vela: bool,
@@ -125,7 +137,8 @@ def plan(
     from npusched import api
     from npusched.hardware import parse_size
 
-    report = api.plan_report(
+    make = api.frontier_report if frontier else api.plan_report
+    report = make(
         read_bytes(model),
         name=display_name(model),
         target=target_arguments.load(),
@@ -139,18 +152,27 @@ def plan(
     )
     for warning in report.warnings:
         print_warning(warning)
-    if format_ == "json":
-        from npusched.report import render_json
+    is_json = format_ == "json"
+    write_result(_planned(report, output, top, is_json=is_json), output, is_json=is_json)
+    return 0
 
-        write_result(render_json(report), output, is_json=True)
-        return 0
-    from npusched.report import render_text
+
+def _planned(
+    report: PlanReport | FrontierReport, output: Path | None, top: int, *, is_json: bool
+) -> str:
+    """The text of a plan or of a frontier."""
+    from npusched import report as forms
 
     to_stdout = output is None or output == STDOUT
     colour = to_stdout and use_colour(sys.stdout)
     width = terminal_width(sys.stdout) if to_stdout else 100
-    write_result(render_text(report, width=width, colour=colour, top=top), output)
-    return 0
+    if isinstance(report, forms.PlanReport):
+        if is_json:
+            return forms.render_json(report)
+        return forms.render_text(report, width=width, colour=colour, top=top)
+    if is_json:
+        return forms.render_frontier_json(report)
+    return forms.render_frontier(report, width=width, colour=colour)
 
 
 @app.command(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from npusched.report.build import PlanInputs, build_report, model_facts
     from npusched.report.configs import render_config, render_config_list
     from npusched.report.error_text import render_error, render_warning
+    from npusched.report.frontier import build_frontier, render_frontier, render_frontier_json
     from npusched.report.json_form import plan_schema, render_json
     from npusched.report.text import render_text
     from npusched.report.types import SCHEMA_VERSION, Advice, PlanReport
@@ -21,12 +22,15 @@ __all__ = [
     "Advice",
     "PlanInputs",
     "PlanReport",
+    "build_frontier",
     "build_report",
     "model_facts",
     "plan_schema",
     "render_config",
     "render_config_list",
     "render_error",
+    "render_frontier",
+    "render_frontier_json",
     "render_json",
     "render_text",
     "render_warning",
@@ -37,12 +41,15 @@ _HOMES = {
     "Advice": "types",
     "PlanInputs": "build",
     "PlanReport": "types",
+    "build_frontier": "frontier",
     "build_report": "build",
     "model_facts": "build",
     "plan_schema": "json_form",
     "render_config": "configs",
     "render_config_list": "configs",
     "render_error": "error_text",
+    "render_frontier": "frontier",
+    "render_frontier_json": "frontier",
     "render_json": "json_form",
     "render_text": "text",
     "render_warning": "error_text",

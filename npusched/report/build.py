@@ -77,14 +77,17 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         vela_version=inputs.vela_version,
         verdict="fits" if inputs.has_budget else "no_budget",
         provenance=Provenance(
-            cycles="predicted", bytes="predicted", energy="predicted", weights=_weights(plan)
+            cycles="predicted",
+            bytes="predicted",
+            energy="predicted",
+            weights=weights_provenance(plan),
         ),
         model=model_facts(inputs.model, inputs.graph.subgraph),
         target=inputs.target,
         budget_memory=plan.budget_memory,
         budget_bytes=plan.budget_bytes,
         objective=inputs.objective,
-        totals=_totals(inputs),
+        totals=totals(inputs.subgraph, inputs.graph, inputs.target, plan),
         fusion_levels=tuple(_level(inputs.target, level) for level in inputs.levels),
         bound=BoundFacts(
             cycles=plan.bound.cycles,
@@ -173,8 +176,8 @@ def call_cycles(target: Target, graph: OpGraph) -> int:
     return npu_call_cycles(target.cpu, handed) + rest
 
 
-def _totals(inputs: PlanInputs) -> Totals:
-    plan, target = inputs.plan, inputs.target
+def totals(subgraph: Subgraph, graph: OpGraph, target: Target, plan: Plan) -> Totals:
+    """Sums over a plan of a subgraph that was lowered to ``graph``."""
     amounts = plan.amounts
     moved = dict.fromkeys(MemoryKind, 0)
     for memory in target.memories:
@@ -183,8 +186,8 @@ def _totals(inputs: PlanInputs) -> Totals:
         cycles=amounts.npu_cycles,
         npu_cycles=amounts.core_cycles,
         cpu_cycles=amounts.cpu_cycles,
-        latency_s=latency_s(target, inputs.graph, amounts),
-        macs=sum(source_macs(inputs.subgraph, op) for op in inputs.subgraph.ops),
+        latency_s=latency_s(target, graph, amounts),
+        macs=sum(source_macs(subgraph, op) for op in subgraph.ops),
         energy_nj=_interval(amounts),
         sram_peak_bytes=plan.sram_peak_bytes,
         sram_bound_bytes=plan.sram_bound_bytes,
@@ -193,7 +196,7 @@ def _totals(inputs: PlanInputs) -> Totals:
         sram_bytes=moved[MemoryKind.SRAM],
         constant_bytes=plan.constant_bytes,
         dispatches=sum(run.runs for segment in plan.segments for run in segment.runs),
-        npu_invocations=inputs.graph.npu_invocations,
+        npu_invocations=graph.npu_invocations,
     )
 
 
@@ -225,7 +228,8 @@ def _level(target: Target, level: Level) -> FusionLevel:
     )
 
 
-def _weights(plan: Plan) -> Literal["exact", "estimated", "mixed", "none"]:
+def weights_provenance(plan: Plan) -> Literal["exact", "estimated", "mixed", "none"]:
+    """Whether the sizes of encoded weights that a plan relies on are Vela's or estimated."""
     known = {
         run.weights_exact
         for segment in plan.segments

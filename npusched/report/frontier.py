@@ -1,0 +1,175 @@
+"""A frontier from its plans, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from npusched import __version__
+from npusched.graph.opgraph import OpGraph
+from npusched.hardware.target import Target
+from npusched.ir import Model
+from npusched.report.build import model_facts, totals, weights_provenance
+from npusched.report.frontier_types import (
+    FRONTIER_SCHEMA_VERSION,
+    FrontierPoint,
+    FrontierReport,
+)
+from npusched.report.layout import Column, Line, flow, line, paint, table
+from npusched.report.types import Provenance
+from npusched.report.units import (
+    group_digits,
+    human_bytes,
+    human_frequency,
+    human_seconds,
+    plain_text,
+    plural,
+)
+from npusched.schedule import Plan
+
+MAX_ROWS: Final = 30
+"""Most plans that the text form lists."""
+
+_COLUMNS: Final = (
+    Column(title="SRAM", right=True),
+    Column(title="NPU cycles", right=True),
+    Column(title="latency", right=True),
+    Column(title="DRAM", right=True, rank=1),
+    Column(title="flash", right=True, rank=1),
+    Column(title="fused ops", right=True, rank=2),
+    Column(title="proof", rank=3),
+)
+
+
+def build_frontier(
+    *,
+    model: Model,
+    graph: OpGraph,
+    target: Target,
+    plans: Sequence[Plan],
+    budget_bytes: int | None,
+    objective: str,
+    vela_version: str | None,
+    warnings: Sequence[str],
+) -> FrontierReport:
+    """Return the report of plans (at least one), from the most SRAM to the least."""
+    subgraph = model.subgraphs[graph.subgraph]
+    first = plans[0]
+    return FrontierReport(
+        schema_version=FRONTIER_SCHEMA_VERSION,
+        npusched_version=__version__,
+        vela_version=vela_version,
+        provenance=Provenance(
+            cycles="predicted",
+            bytes="predicted",
+            energy="predicted",
+            weights=weights_provenance(first),
+        ),
+        model=model_facts(model, graph.subgraph),
+        target=target,
+        budget_memory=first.budget_memory,
+        budget_bytes=budget_bytes,
+        objective=objective,
+        scope=first.bound.scope,
+        points=tuple(
+            FrontierPoint(
+                totals=totals(subgraph, graph, target, plan),
+                value=plan.objective,
+                gap=plan.bound.gap,
+                proof=plan.bound.proof.value,
+                segments=len(plan.segments),
+                fused_ops=sum(len(s.ops) for s in plan.segments if len(s.ops) > 1),
+            )
+            for plan in plans
+        ),
+        warnings=(*model.notes, *warnings),
+    )
+
+
+def render_frontier_json(report: FrontierReport) -> str:
+    """Return the frontier as indented JSON with exact figures."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def read_frontier_json(text: str | bytes) -> FrontierReport:
+    """Return the frontier of its JSON. Raises msgspec.ValidationError if it is none."""
+    return msgspec.json.decode(text, type=FrontierReport)
+
+
+def render_frontier(
+    report: FrontierReport, *, width: int = 100, colour: bool = False, rows: int = MAX_ROWS
+) -> str:
+    """Return the frontier as a table of at most ``rows`` plans, spread evenly over all."""
+    width = max(width, 40)
+    shown = spread(len(report.points), rows)
+    lines: list[Line] = [
+        *_header(report, width),
+        line(""),
+        *table(_COLUMNS, [_row(report.points[k]) for k in shown], width=width),
+    ]
+    if len(shown) < len(report.points):
+        left = plural(len(report.points) - len(shown), "more plan")
+        lines.append(line((f"  … {left} between them (--format json)", "dim")))
+    lines += [line(""), *_footer(report, width)]
+    return paint(lines, width=width, colour=colour)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most ``most`` (at least 2) of ``count`` indices, evenly, with the first and the last."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(k * (count - 1) / (most - 1)) for k in range(most)})
+
+
+def _header(report: FrontierReport, width: int) -> list[Line]:
+    target = report.target
+    mode = target.memory_mode_name or target.memory_mode.value
+    first = report.points[0].totals.sram_peak_bytes
+    last = report.points[-1].totals.sram_peak_bytes
+    return [
+        *flow(
+            [
+                (plain_text(report.model.name, 48), "bold"),
+                plural(report.model.op_count, "op"),
+                plural(len(report.points), "plan"),
+                f"{human_bytes(last)} to {human_bytes(first)} of {report.budget_memory}",
+            ],
+            width,
+        ),
+        *flow(
+            [
+                f"{plain_text(target.name, 40)} @ {human_frequency(target.clock_hz)}",
+                plain_text(target.system_config, 40),
+                plain_text(mode, 40),
+            ],
+            width,
+        ),
+    ]
+
+
+def _row(point: FrontierPoint) -> list[str]:
+    sums = point.totals
+    proof = point.proof if point.gap == 0 else f"{point.proof}, {100 * point.gap:.2f} %"
+    return [
+        human_bytes(sums.sram_peak_bytes),
+        group_digits(sums.cycles),
+        human_seconds(sums.latency_s),
+        human_bytes(sums.dram_bytes),
+        human_bytes(sums.flash_bytes),
+        str(point.fused_ops),
+        proof,
+    ]
+
+
+def _footer(report: FrontierReport, width: int) -> list[Line]:
+    aim = "cycles + λ × off-chip bytes" if report.objective == "cycles" else report.objective
+    return flow(
+        [
+            f"each plan has the least {aim} for its SRAM",
+            f"npusched {report.npusched_version}",
+            "all figures predicted",
+        ],
+        width,
+    )

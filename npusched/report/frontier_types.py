@@ -1,0 +1,42 @@
+"""The published form of a frontier: what ``npusched plan --frontier --format json`` prints."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from npusched.hardware.target import Target
+from npusched.report.types import ModelFacts, Provenance, Published, Totals
+
+FRONTIER_SCHEMA_VERSION = "1.0"
+
+
+class FrontierPoint(Published, frozen=True, kw_only=True):
+    """The best plan for its own SRAM peak (``totals.sram_peak_bytes``).
+
+    ``value`` is what was minimised, ``gap`` and ``proof`` say how far from the best one it may be
+    (see ``BoundFacts``). ``fused_ops`` ops run in segments of several.
+    """
+
+    totals: Totals
+    value: float
+    gap: float
+    proof: Literal["optimal", "bounded", "feasible"]
+    segments: int
+    fused_ops: int
+
+
+class FrontierReport(Published, frozen=True, kw_only=True):
+    """Every best plan within a budget and below, from the most SRAM to the least."""
+
+    schema_version: str
+    npusched_version: str
+    vela_version: str | None
+    provenance: Provenance
+    model: ModelFacts
+    target: Target
+    budget_memory: str
+    budget_bytes: int | None
+    objective: str
+    scope: str
+    points: tuple[FrontierPoint, ...]
+    warnings: tuple[str, ...]
