@@ -94,7 +94,8 @@ def producer_run(consumer: Run, window: Window, policy: Policy) -> Run:
     The nominal height is consumer's times the stride. Rows that nobody needs are not made.
     ``kept_rows`` is tight: rows made so far minus the first row that an unfinished stripe of the
     consumer still needs, at its largest (proof in PLANNER §1: those rows form one interval, so
-    they are distinct modulo its length).
+    they are distinct modulo its length). It is no less than what one stripe writes: rows that a
+    stride beyond the window skips are written all the same.
     """
     rows = window.ifm_rows
     height = min(rows, consumer.stripe_rows * window.stride)
@@ -108,6 +109,7 @@ def producer_run(consumer: Run, window: Window, policy: Policy) -> Run:
         while done < high:
             starts.append(done)
             done = min(done + height, rows if policy is Policy.ALIGNED else high)
+            kept = max(kept, done - starts[-1])
         kept = max(kept, done - low)
     return Run(stripe_rows=height, starts=starts, ends=(*starts[1:], done), kept_rows=kept)
 
@@ -200,7 +202,7 @@ class _Execution:
                     ),
                     default=end,
                 )
-                self.kept[op] = max(self.kept[op], end - oldest)
+                self.kept[op] = max(self.kept[op], end - oldest, end - start)
 
 
 @lru_cache(maxsize=4096)

@@ -41,6 +41,8 @@ class _Slow:
                 self.kept[v - 1] = max(self.kept[v - 1], self.done[v - 1] - low)
             self.stripes[v].append((a, b))
             self.done[v] = b
+            if v < len(self.windows) - 1:
+                self.kept[v] = max(self.kept[v], b - a)  # all rows of a stripe are written
 
 
 @st.composite
@@ -122,6 +124,20 @@ def test_two_3x3_convolutions_by_hand() -> None:
     aligned = producer_run(last_run(48, 4), window, Policy.ALIGNED)
     assert aligned.kept_rows == 9
     assert aligned.count == 12
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_rows_that_a_stride_skips_are_written_all_the_same(policy: Policy) -> None:
+    """1x1, stride 3, stripes of 2: rows 0, 3, 6, 9 of 12 are needed, and made 6 at a time.
+
+    Aligned: 0 .. 5 and 6 .. 11. Demand stops behind row 3, so the next stripe is 4 .. 9. Either
+    way a stripe writes 6 rows; the 4 rows from the first to the last that is read could not.
+    """
+    window = Window(ofm_rows=4, ifm_rows=12, stride=3)
+    run = producer_run(last_run(4, 2), window, policy)
+    general, _ = segment_runs([12, 4], [[], [(0, window)]], 2, policy)
+    assert max(end - start for start, end in zip(run.starts, run.ends, strict=True)) == 6
+    assert (run.kept_rows, general.kept_rows) == (6, 6)
 
 
 def test_sizes_count_every_stripe_once() -> None:
