@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from npusched.cost.types import BlockConfig, WeightBytes
 from npusched.errors import InfeasibleError
 from npusched.graph.build import build_graph
+from npusched.graph.chains import StopKind
+from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import ScheduledOp
 from npusched.hardware import Target, load_target
 from npusched.schedule import Planner, WeightMode, check_plan
@@ -74,7 +76,7 @@ def brute_force(planner: Planner, budget: float) -> float | None:
     for cuts in product([False, True], repeat=n - 1):
         bounds = [0, *[k + 1 for k, cut in enumerate(cuts) if cut], n]
         parts = [(a, b - 1) for a, b in pairwise(bounds)]
-        if any(segments.graph.stops[v] is not None for i, j in parts for v in range(i + 1, j + 1)):
+        if not all(_is_segment(segments.graph, i, j) for i, j in parts):
             continue
         for choice in product(*[segments.lives[t].homes for t in free]):
             homes = dict(zip(free, choice, strict=True))
@@ -87,6 +89,15 @@ def brute_force(planner: Planner, budget: float) -> float | None:
             else:
                 best = total if best is None else min(best, total)
     return best
+
+
+def _is_segment(graph: OpGraph, i: int, j: int) -> bool:
+    """Nothing but a second reader stops the chain, and every op but the last is read inside."""
+    stops = [graph.stops[v] for v in range(i + 1, j + 1)]
+    read = {a.tensor: v for v in range(i, j + 1) for a in graph.ops[v].reads}
+    return all(stop is None or stop.kind is StopKind.SECOND_CONSUMER for stop in stops) and all(
+        read.get(graph.ops[v].final_ofm.tensor, v) > v for v in range(i, j)
+    )
 
 
 def _best_part(
