@@ -219,6 +219,9 @@ def _plain(access: Access) -> bool:
 
 
 def _can_be_striped(graph: OpGraph, op: ScheduledOp) -> bool:
+    """True if stripes of the op are runs of whole rows, one after the other."""
+    if any(access.step_h > 1 for access in (*op.reads, *op.writes)):
+        return False
     stop = stripe_stop(graph, op)
     if stop in STRIPED_ALONE:
         return op.count == 1 and op.ofm.shape[1] > 1 and op.transpose is None
