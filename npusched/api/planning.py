@@ -134,12 +134,12 @@ def prepare(
     *,
     name: str,
     target: Target,
-    objective: str,
-    lambda_cycles_per_byte: float,
-    signature: str | None,
-    input_shapes: Mapping[str, Shape] | None,
-    use_vela: bool,
-    use_cache: bool,
+    objective: str = "cycles",
+    lambda_cycles_per_byte: float = 0.1,
+    signature: str | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    use_vela: bool = True,
+    use_cache: bool = True,
 ) -> Prepared:
     """Read and lower a model and find its weights' encoded sizes. Raises ModelError."""
     from npusched.api.weights import ask_vela, weight_table

@@ -19,7 +19,7 @@ COMPARE_SCHEMA_VERSION = "1.0"
 
 
 class CompareTotals(Published, frozen=True, kw_only=True):
-    """The same network four times (DESIGN, Public contract).
+    """The same network four times.
 
     ``npusched``: our plan. ``vela``: as Vela reports it. ``vela_compatible``: our vela-compatible
     cost of Vela's schedule. ``vela_recosted``: our striped cost of it, on the basis of our plans.

@@ -186,7 +186,7 @@ def _sram(report: PlanReport, width: int) -> list[Line]:
 
 
 def _counted(report: PlanReport) -> str:
-    """What the SRAM figure counts in this memory mode (DESIGN, "Planning")."""
+    """What the SRAM figure counts in this memory mode."""
     target = report.target
     roles = target.roles
     if roles.cache != roles.arena:

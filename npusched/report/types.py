@@ -52,7 +52,7 @@ class ModelFacts(Published, frozen=True, kw_only=True):
 
 
 class Totals(Published, frozen=True, kw_only=True):
-    """Sums over the plan. ``cycles`` are NPU-op cycles at the NPU clock (DESIGN, Cost).
+    """Sums over the plan. ``cycles`` are NPU-op cycles at the NPU clock.
 
     ``npu_cycles`` leaves memory stalls out. ``latency_s`` has NPU and CPU time, hand-offs and
     the cost of invoking the NPU. ``dram_bytes``/``flash_bytes`` are transferred bytes per
@@ -76,7 +76,7 @@ class Totals(Published, frozen=True, kw_only=True):
 
 
 class FusionLevel(Published, frozen=True, kw_only=True):
-    """One level of DESIGN "Fusion levels": feature-map bytes (logical) and kernel calls."""
+    """One level of fusion (docs/planning.md): feature-map bytes (logical) and kernel calls."""
 
     level: Literal["as_stored", "L0", "L1", "L2", "L3", "plan"]
     traffic_bytes: int
