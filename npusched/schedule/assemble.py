@@ -152,7 +152,7 @@ def _op_run(segments: Segments, step: Step, v: int, places: Places, slack_cycles
         memory_cycles=tuple(sorted(cost.busy.items())),
         bound_by="cpu" if on_cpu else segments.kernels.bound_by(v, places, cost),
         amounts=segments.kernels.amounts(cost),
-        buffering=None if way is None else way.buffering,
+        buffering=None if way is None or way.is_plain else way.buffering,
     )
 
 

@@ -203,7 +203,8 @@ class Segments:
             )
             detail = Detail(rows, Policy.ALIGNED, modes, over, index)
             size = own + sum(way.buffer_bytes)
-            found.append(Option(size, cost.score, detail, float(way.lag_cycles)))
+            hides = self.staged.hides(v, places, index)
+            found.append(Option(size, cost.score, detail, hides))
         return pareto(found)
 
     def prefetches(self, v: int) -> list[Prefetch]:
