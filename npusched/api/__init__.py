@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from npusched.api.executing import npz_bytes, prove_report, run_compiled
     from npusched.api.folding import FoldResult, fold
     from npusched.api.inspecting import inspect_report
+    from npusched.api.options import PlanOptions
     from npusched.api.planning import plan, plan_report
 
 __all__ = [
     "FoldResult",
+    "PlanOptions",
     "cache_clear",
     "cache_info",
     "compare",
@@ -36,6 +38,7 @@ __all__ = [
 
 _HOMES = {
     "FoldResult": "folding",
+    "PlanOptions": "options",
     "cache_clear": "caching",
     "cache_info": "caching",
     "compare": "comparing",

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npusched.api.planning import budget_bytes, content_of, prepare
+from npusched.api.options import PlanOptions
+from npusched.api.planning import content_of, prepare
 
 if TYPE_CHECKING:
     from npusched.hardware import Target
@@ -37,46 +38,29 @@ def frontier(
         content,
         name=name,
         target=load_target(target) if isinstance(target, str) else target,
-        sram=sram,
-        objective=objective,
-        lambda_cycles_per_byte=lambda_cycles_per_byte,
-        signature=signature,
-        input_shapes=input_shapes,
-        use_vela=use_vela,
-        use_cache=use_cache,
+        options=PlanOptions(
+            sram=sram,
+            objective=objective,
+            lambda_cycles_per_byte=lambda_cycles_per_byte,
+            signature=signature,
+            input_shapes=input_shapes,
+            use_vela=use_vela,
+            use_cache=use_cache,
+        ),
     )
 
 
 def frontier_report(
-    content: bytes,
-    *,
-    name: str,
-    target: Target,
-    sram: str | int | None = None,
-    objective: str = "cycles",
-    lambda_cycles_per_byte: float = 0.1,
-    signature: str | None = None,
-    input_shapes: Mapping[str, Shape] | None = None,
-    use_vela: bool = True,
-    use_cache: bool = True,
+    content: bytes, *, name: str, target: Target, options: PlanOptions | None = None
 ) -> FrontierReport:
     """Like ``frontier``, for bytes and a resolved target."""
     from npusched.report import build_frontier
-    from npusched.schedule import Planner, check_plan
+    from npusched.schedule import check_plan
 
-    model, graph, sizes, goal, warnings = prepare(
-        content,
-        name=name,
-        target=target,
-        objective=objective,
-        lambda_cycles_per_byte=lambda_cycles_per_byte,
-        signature=signature,
-        input_shapes=input_shapes,
-        use_vela=use_vela,
-        use_cache=use_cache,
-    )
-    budget = budget_bytes(target, sram)
-    plans = Planner.of(graph, target, sizes.of, objective=goal, limit_bytes=budget).frontier(budget)
+    options = options or PlanOptions()
+    model, graph, sizes, warnings = prepare(content, name=name, target=target, options=options)
+    budget = options.budget_bytes(target)
+    plans = options.planner(graph, target, sizes.of, limit_bytes=budget).frontier(budget)
     for plan in plans:
         faults = check_plan(graph, target, plan)
         if faults:
@@ -87,7 +71,7 @@ def frontier_report(
         target=target,
         plans=plans,
         budget_bytes=budget,
-        objective=objective,
+        objective=options.objective,
         vela_version=sizes.vela_version,
         warnings=warnings,
     )

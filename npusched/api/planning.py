@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from npusched.api.options import PlanOptions
 from npusched.errors import ModelError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from npusched.hardware import Target
     from npusched.ir import Model, Shape
     from npusched.report import PlanReport
-    from npusched.schedule import Objective, Planner
+    from npusched.schedule import Planner
 
 
 def plan(
@@ -42,53 +43,36 @@ def plan(
         content,
         name=name,
         target=load_target(target) if isinstance(target, str) else target,
-        sram=sram,
-        objective=objective,
-        lambda_cycles_per_byte=lambda_cycles_per_byte,
-        signature=signature,
-        input_shapes=input_shapes,
-        use_vela=use_vela,
-        use_cache=use_cache,
+        options=PlanOptions(
+            sram=sram,
+            objective=objective,
+            lambda_cycles_per_byte=lambda_cycles_per_byte,
+            signature=signature,
+            input_shapes=input_shapes,
+            use_vela=use_vela,
+            use_cache=use_cache,
+        ),
     )
 
 
 def plan_report(
-    content: bytes,
-    *,
-    name: str,
-    target: Target,
-    sram: str | int | None = None,
-    objective: str = "cycles",
-    lambda_cycles_per_byte: float = 0.1,
-    signature: str | None = None,
-    input_shapes: Mapping[str, Shape] | None = None,
-    use_vela: bool = True,
-    use_cache: bool = True,
+    content: bytes, *, name: str, target: Target, options: PlanOptions | None = None
 ) -> PlanReport:
     """Like ``plan``, for bytes and a resolved target."""
     from npusched.advise import Situation, advise
     from npusched.report import PlanInputs, build_report
-    from npusched.schedule import Planner, check_plan, fusion_levels, whole_cost
+    from npusched.schedule import check_plan, fusion_levels, whole_cost
 
-    model, graph, sizes, goal, warnings = prepare(
-        content,
-        name=name,
-        target=target,
-        objective=objective,
-        lambda_cycles_per_byte=lambda_cycles_per_byte,
-        signature=signature,
-        input_shapes=input_shapes,
-        use_vela=use_vela,
-        use_cache=use_cache,
-    )
-    budget = budget_bytes(target, sram)
-    planner = Planner.of(graph, target, sizes.of, objective=goal, limit_bytes=budget)
-    found = planner.plan(budget, is_capacity=sram is None)
+    options = options or PlanOptions()
+    model, graph, sizes, warnings = prepare(content, name=name, target=target, options=options)
+    budget = options.budget_bytes(target)
+    planner = options.planner(graph, target, sizes.of, limit_bytes=budget)
+    found = planner.plan(budget, is_capacity=options.sram is None)
     faults = check_plan(graph, target, found)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
     segments = planner.segments
-    folded = _folded_planner(model, graph, target, sizes, goal, input_shapes)
+    folded = _folded_planner(model, graph, target, sizes, options)
     subgraph = model.subgraphs[graph.subgraph]
     advice = advise(
         Situation(
@@ -110,10 +94,10 @@ def plan_report(
                 subgraph, segments, segments if folded is None else folded[0].segments, found
             ),
             unfused=[whole_cost(segments, v) for v in range(len(graph.ops))],
-            objective=objective,
+            objective=options.objective,
             vela_version=sizes.vela_version,
             warnings=warnings,
-            has_budget=sram is not None,
+            has_budget=options.sram is not None,
             advice=advice,
         )
     )
@@ -125,34 +109,26 @@ class Prepared(NamedTuple):
     model: Model
     graph: OpGraph
     sizes: WeightTable
-    objective: Objective
     warnings: list[str]
 
 
 def prepare(
-    content: bytes,
-    *,
-    name: str,
-    target: Target,
-    objective: str = "cycles",
-    lambda_cycles_per_byte: float = 0.1,
-    signature: str | None = None,
-    input_shapes: Mapping[str, Shape] | None = None,
-    use_vela: bool = True,
-    use_cache: bool = True,
+    content: bytes, *, name: str, target: Target, options: PlanOptions | None = None
 ) -> Prepared:
     """Read and lower a model and find its weights' encoded sizes. Raises ModelError."""
     from npusched.api.weights import ask_vela, weight_table
-    from npusched.schedule import Goal, Objective
 
-    model = read(content, name, input_shapes)
+    options = options or PlanOptions()
+    model = read(content, name, options.input_shapes)
     has_npu = target.accelerator is not None
-    asked = ask_vela(model, target, use_cache=use_cache) if use_vela and has_npu else None
-    graph = graph_of(model, target, signature)
+    asked = (
+        ask_vela(model, target, use_cache=options.use_cache)
+        if options.use_vela and has_npu
+        else None
+    )
+    graph = graph_of(model, target, options.signature)
     warnings: list[str] = []
-    sizes = weight_table(graph, target, asked, warnings)
-    goal = Objective(goal=Goal(objective), lambda_cycles_per_byte=lambda_cycles_per_byte)
-    return Prepared(model, graph, sizes, goal, warnings)
+    return Prepared(model, graph, weight_table(graph, target, asked, warnings), warnings)
 
 
 def _folded_planner(
@@ -160,28 +136,26 @@ def _folded_planner(
     graph: OpGraph,
     target: Target,
     sizes: WeightTable,
-    objective: Objective,
-    input_shapes: Mapping[str, Shape] | None,
+    options: PlanOptions,
 ) -> tuple[Planner, int] | None:
     """(planner of the model with batch norms folded, how many); None if there is none to fold.
 
     Fusion level L3 and the advice to fold are about that model.
     """
     from npusched.graph.fold import fold_batch_norms
-    from npusched.schedule import Planner
 
     folded, _ = fold_batch_norms(model.subgraphs[graph.subgraph])
     if not folded:
         return None
     from npusched.api.folding import folded_model
 
-    after = folded_model(model, input_shapes)
+    after = folded_model(model, options.input_shapes)
     if after is None:
         return None
     removed = sorted(op for item in folded for op in item.removed)
     lowered = _lower(after, target, graph.subgraph)
     table = sizes.renumbered(lowered, removed)
-    return Planner.of(lowered, target, table.of, objective=objective), len(folded)
+    return options.planner(lowered, target, table.of), len(folded)
 
 
 def read(content: bytes, name: str, input_shapes: Mapping[str, Shape] | None = None) -> Model:
@@ -230,15 +204,6 @@ def subgraph_of(model: Model, signature: str | None) -> int:
         f"it has: {', '.join(keys) or 'none'}",
         f"did you mean '{close[0]}'?" if close else "leave --signature out for subgraph 0",
     )
-
-
-def budget_bytes(target: Target, sram: str | int | None) -> int | None:
-    """The budget in bytes: what was asked for, else the capacity of the budget memory."""
-    from npusched.hardware import parse_size
-
-    if sram is None:
-        return target.sram_budget_bytes
-    return sram if isinstance(sram, int) else parse_size(sram)
 
 
 def content_of(model: str | Path | bytes) -> tuple[bytes, str]:

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from npusched.cli.parse import TargetArguments
+from npusched.cli.parse import TargetArguments, parse_shapes
 
 PLAN_FORMATS = ["text", "json"]
 
@@ -69,6 +69,68 @@ def target_options(command: Callable[..., R]) -> Callable[..., R]:
         return command(target_arguments=arguments, **others)
 
     return wrapped
+
+
+def planning_options(
+    sram_help: str = "Budget, e.g. 64KiB. Default: the target's capacity.",
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Return a decorator that adds what is asked of the planner, given on as ``options``."""
+
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        @click.option("--sram", metavar="SIZE", help=sram_help)
+        @click.option(
+            "--objective",
+            type=click.Choice(["cycles", "energy", "offchip", "sram"]),
+            default="cycles",
+            show_default=True,
+            help="What to minimise. cycles: cycles + lambda x off-chip bytes.",
+        )
+        @click.option(
+            "--lambda",
+            "lambda_",
+            type=click.FloatRange(min=0, max=1e9),
+            default=0.1,
+            show_default=True,
+            metavar="X",
+            help="Cycles that one off-chip byte is worth.",
+        )
+        @click.option("--signature", metavar="KEY", help="Entry point. Default: subgraph 0.")
+        @click.option(
+            "--input-shape",
+            "input_shapes",
+            multiple=True,
+            metavar="NAME=N,N,...",
+            help="Shape of a dynamic input (repeat for more).",
+        )
+        @click.option(
+            "--no-cache", is_flag=True, help="Neither read nor write the cache of Vela results."
+        )
+        @functools.wraps(command)
+        def wrapped(
+            sram: str | None,
+            objective: str,
+            lambda_: float,
+            signature: str | None,
+            input_shapes: tuple[str, ...],
+            no_cache: bool,
+            **others: object,
+        ) -> R:
+            from npusched.api import PlanOptions
+            from npusched.hardware import parse_size
+
+            options = PlanOptions(
+                sram=None if sram is None else parse_size(sram),
+                objective=objective,
+                lambda_cycles_per_byte=lambda_,
+                signature=signature,
+                input_shapes=parse_shapes(input_shapes),
+                use_cache=not no_cache,
+            )
+            return command(options=options, **others)
+
+        return wrapped
+
+    return decorate
 
 
 def format_option(formats: list[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
