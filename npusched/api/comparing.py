@@ -138,12 +138,17 @@ def _our_side(
     warnings: Sequence[str],
 ) -> Ours:
     """Our plan, with weight sizes as exact as in ``plan``."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from npusched.api.weights import ask_vela, weight_table
     from npusched.report.compare_build import Ours
     from npusched.schedule import check_plan
 
     found_warnings = list(warnings)
-    asked = ask_vela(model, target, use_cache=options.use_cache) if options.use_vela else None
+    asked = None
+    if options.use_vela:
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            asked = ask_vela(model, target, pool, use_cache=options.use_cache)
     sizes = weight_table(graph, target, asked, found_warnings)
     plan = options.planner(graph, target, sizes.of).plan(options.budget_bytes(target))
     faults = check_plan(graph, target, plan)

@@ -11,8 +11,13 @@ if TYPE_CHECKING:
     from npusched.graph.opgraph import OpGraph
     from npusched.hardware import Target
     from npusched.ir import Shape
+    from npusched.report.types import CandidateMode
     from npusched.schedule import Planner
     from npusched.schedule.kernels import WeightSizes
+
+
+DEFAULT_MAX_COMPILATIONS = 200
+"""Compilations of a sweep for candidates: a minute or less for models of a few hundred kB."""
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +25,9 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     ``objective`` and ``lambda_cycles_per_byte``: see ``schedule.Objective``. ``signature``: entry
     point, None for subgraph 0; ``input_shapes``: of dynamic inputs. ``use_vela``: ask Vela for
-    exact weight sizes; ``use_cache``: of its results.
+    exact weight sizes; ``use_cache``: of its results. ``candidates``: which schedules of Vela's
+    compete with ours (none; as asked for this budget; all that a sweep of at most
+    ``max_compilations`` finds).
     """
 
     sram: str | int | None = None
@@ -30,6 +37,8 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     input_shapes: Mapping[str, Shape] | None = None
     use_vela: bool = True
     use_cache: bool = True
+    candidates: CandidateMode = "asked"
+    max_compilations: int = DEFAULT_MAX_COMPILATIONS
 
     def budget_bytes(self, target: Target) -> int | None:
         """The budget: what was asked for, else the capacity of the budget memory."""

@@ -6,16 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from npusched.api.options import PlanOptions
+import msgspec
+
+from npusched.api.options import DEFAULT_MAX_COMPILATIONS, PlanOptions
 from npusched.errors import ModelError
 
 if TYPE_CHECKING:
+    from npusched.api.candidates import AskedCandidates, Progress
     from npusched.api.weights import WeightTable
     from npusched.graph.opgraph import OpGraph
     from npusched.hardware import Target
     from npusched.ir import Model, Shape
     from npusched.report import PlanReport
-    from npusched.schedule import Planner
+    from npusched.report.types import CandidateFacts, CandidateMode
+    from npusched.schedule import Plan, Planner
 
 
 def plan(
@@ -29,12 +33,16 @@ def plan(
     input_shapes: Mapping[str, Shape] | None = None,
     use_vela: bool = True,
     use_cache: bool = True,
+    candidates: CandidateMode = "asked",
+    max_compilations: int = DEFAULT_MAX_COMPILATIONS,
 ) -> PlanReport:
     """Plan a model on a target and return the report.
 
     ``model``: a path, ``demo:NAME``, or the bytes of a .tflite file. ``target``: a name of
     ``npusched configs``, a .toml file, or a ``Target``. ``sram``: a budget ("64KiB", bytes), or
-    None for what the target has. Raises ModelError, TargetError or InfeasibleError.
+    None for what the target has. ``candidates``: Vela's own schedules that compete with ours, the
+    better one is the answer ("none"; "asked": as Vela is run for this budget; "sweep": all that at
+    most ``max_compilations`` find). Raises ModelError, TargetError or InfeasibleError.
     """
     from npusched.hardware import load_target
 
@@ -51,23 +59,33 @@ def plan(
             input_shapes=input_shapes,
             use_vela=use_vela,
             use_cache=use_cache,
+            candidates=candidates,
+            max_compilations=max_compilations,
         ),
     )
 
 
 def plan_report(
-    content: bytes, *, name: str, target: Target, options: PlanOptions | None = None
+    content: bytes,
+    *,
+    name: str,
+    target: Target,
+    options: PlanOptions | None = None,
+    progress: Progress | None = None,
 ) -> PlanReport:
-    """Like ``plan``, for bytes and a resolved target."""
+    """Like ``plan``, for bytes and a resolved target.
+
+    ``progress`` is called after each compilation of a sweep for candidates.
+    """
     from npusched.advise import Situation, advise
     from npusched.report import PlanInputs, build_report
     from npusched.schedule import check_plan, fusion_levels, whole_cost
 
     options = options or PlanOptions()
-    model, graph, sizes, warnings = prepare(content, name=name, target=target, options=options)
-    budget = options.budget_bytes(target)
-    planner = options.planner(graph, target, sizes.of, limit_bytes=budget)
-    found = planner.plan(budget, is_capacity=options.sram is None)
+    prepared = prepare(content, name=name, target=target, options=options)
+    model, graph, sizes, warnings, _ = prepared
+    planner = options.planner(graph, target, sizes.of, limit_bytes=options.budget_bytes(target))
+    found, candidates = _best(prepared, planner, target, progress)
     faults = check_plan(graph, target, found)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
@@ -99,36 +117,77 @@ def plan_report(
             warnings=warnings,
             has_budget=options.sram is not None,
             advice=advice,
+            candidates=candidates,
         )
     )
 
 
+def _best(
+    prepared: Prepared, planner: Planner, target: Target, progress: Progress | None
+) -> tuple[Plan, CandidateFacts]:
+    """The best of our plan and Vela's own ones, and how they compare.
+
+    Raises InfeasibleError if none of them fits the budget.
+    """
+    from npusched.api.candidates import best_of, facts_of
+    from npusched.errors import InfeasibleError
+
+    options = prepared.candidates.options
+    budget = options.budget_bytes(target)
+    infeasible = ours = None
+    try:
+        ours = planner.plan(budget, is_capacity=options.sram is None)
+    except InfeasibleError as error:
+        infeasible = error
+    objective = planner.segments.kernels.objective
+    candidates = prepared.candidates.collect(prepared.graph, objective, prepared.warnings, progress)
+    theirs, found = best_of(ours, candidates, budget, planner)
+    if found is None:
+        assert infeasible is not None
+        raise infeasible
+    is_ours = found is ours
+    return found, facts_of(candidates, options.candidates, ours, theirs, is_ours=is_ours)
+
+
 class Prepared(NamedTuple):
-    """A model on a target, ready to be planned."""
+    """A model on a target, ready to be planned; ``candidates``: Vela's plans, being compiled."""
 
     model: Model
     graph: OpGraph
     sizes: WeightTable
     warnings: list[str]
+    candidates: AskedCandidates
 
 
 def prepare(
-    content: bytes, *, name: str, target: Target, options: PlanOptions | None = None
+    content: bytes,
+    *,
+    name: str,
+    target: Target,
+    options: PlanOptions | None = None,
+    is_frontier: bool = False,
 ) -> Prepared:
-    """Read and lower a model and find its weights' encoded sizes. Raises ModelError."""
+    """Read and lower a model and find its weights' encoded sizes. Raises ModelError.
+
+    Vela's candidates for one budget, or for a frontier, are compiled while the caller plans.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from npusched.api.candidates import ask_candidates
     from npusched.api.weights import ask_vela, weight_table
 
     options = options or PlanOptions()
+    if target.accelerator is None or not options.use_vela:
+        options = msgspec.structs.replace(options, use_vela=False, candidates="none")
     model = read(content, name, options.input_shapes)
-    has_npu = target.accelerator is not None
-    asked = (
-        ask_vela(model, target, use_cache=options.use_cache)
-        if options.use_vela and has_npu
-        else None
-    )
+    pool = ThreadPoolExecutor(max_workers=1)
+    asked = ask_vela(model, target, pool, use_cache=options.use_cache) if options.use_vela else None
+    candidates = ask_candidates(model, target, options, pool, is_frontier=is_frontier)
+    pool.shutdown(wait=False)
     graph = graph_of(model, target, options.signature)
     warnings: list[str] = []
-    return Prepared(model, graph, weight_table(graph, target, asked, warnings), warnings)
+    sizes = weight_table(graph, target, asked, warnings)
+    return Prepared(model, graph, sizes, warnings, candidates)
 
 
 def _folded_planner(

@@ -26,6 +26,7 @@ from npusched.cli.options import (
 )
 from npusched.cli.output import (
     STDOUT,
+    compilation_counter,
     print_note,
     print_warning,
     terminal_width,
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from npusched.api import PlanOptions
     from npusched.report import PlanReport
     from npusched.report.frontier_types import FrontierReport
+    from npusched.report.types import CandidateMode
+
+CANDIDATES = ["none", "asked", "sweep"]
+"""As ``report.types.CandidateMode``, which is not imported for ``--help``; a test compares them."""
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -79,7 +84,20 @@ def app() -> None:
     is_flag=True,
     help="List the best plan for every amount of SRAM, within the budget and below.",
 )
-@click.option("--no-vela", is_flag=True, help="Do not ask Vela for exact weight sizes.")
+@click.option("--no-vela", is_flag=True, help="Do not ask Vela for weight sizes and candidates.")
+@click.option(
+    "--candidates",
+    type=click.Choice(CANDIDATES),
+    default="asked",
+    show_default=True,
+    help="Schedules of Vela's that compete: none, as run for this budget, or of a sweep.",
+)
+@click.option(
+    "--max-compilations",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Most compilations of a sweep. Default: 200.",
+)
 @click.option(
     "--top",
     type=click.IntRange(min=0),
@@ -96,6 +114,8 @@ def plan(
     options: PlanOptions,
     frontier: bool,
     no_vela: bool,
+    candidates: CandidateMode,
+    max_compilations: int | None,
     top: int,
     format_: str,
     output: Path | None,
@@ -110,13 +130,22 @@ def plan(
 
     from npusched import api
 
+    if max_compilations is not None and candidates != "sweep":
+        raise click.UsageError("--max-compilations goes with --candidates sweep")
     make = api.frontier_report if frontier else api.plan_report
-    report = make(
-        read_bytes(model),
-        name=display_name(model),
-        target=target_arguments.load(),
-        options=replace(options, use_vela=not no_vela),
-    )
+    with compilation_counter() as progress:
+        report = make(
+            read_bytes(model),
+            name=display_name(model),
+            target=target_arguments.load(),
+            options=replace(
+                options,
+                use_vela=not no_vela,
+                candidates=candidates,
+                max_compilations=max_compilations or options.max_compilations,
+            ),
+            progress=progress,
+        )
     for warning in report.warnings:
         print_warning(warning)
     is_json = format_ == "json"

@@ -24,6 +24,7 @@ from npusched.report.types import (
     Advice,
     AllocationFacts,
     BoundFacts,
+    CandidateFacts,
     Delta,
     FusionLevel,
     Interval,
@@ -59,6 +60,7 @@ class PlanInputs(msgspec.Struct, frozen=True, kw_only=True):
     vela_version: str | None
     warnings: Sequence[str]
     has_budget: bool
+    candidates: CandidateFacts
     advice: Sequence[advising.Advice] = ()
 
     @property
@@ -97,6 +99,7 @@ def build_report(inputs: PlanInputs) -> PlanReport:
             proof=plan.bound.proof.value,
             scope=plan.bound.scope,
         ),
+        candidates=inputs.candidates,
         source_ops=_source_ops(inputs),
         segments=tuple(_segment(inputs, k, segment) for k, segment in enumerate(plan.segments)),
         ops=tuple(
