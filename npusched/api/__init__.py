@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npusched.api.comparing import compare, compare_report
     from npusched.api.executing import npz_bytes, prove_report, run_compiled
     from npusched.api.folding import FoldResult, fold
-    from npusched.api.inspecting import inspect_report
+    from npusched.api.inspecting import inspect_report, inspect_trace
     from npusched.api.planning import plan, plan_report
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "frontier",
     "frontier_report",
     "inspect_report",
+    "inspect_trace",
     "npz_bytes",
     "plan",
     "plan_report",
@@ -44,6 +45,7 @@ _HOMES = {
     "frontier": "budgets",
     "frontier_report": "budgets",
     "inspect_report": "inspecting",
+    "inspect_trace": "inspecting",
     "npz_bytes": "executing",
     "plan": "planning",
     "plan_report": "planning",

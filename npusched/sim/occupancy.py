@@ -61,6 +61,14 @@ def find_occupancy(
     return tuple(lives.occupancy(times, total_cycles) for _, lives in sorted(memories.items()))
 
 
+def ordered_occupancy(
+    program: Program, inputs: Sequence[tuple[int, Span]]
+) -> tuple[Occupancy, ...]:
+    """Return the occupancy with each command taking one step of time, one after the other."""
+    count = len(program.commands)
+    return find_occupancy(program, inputs, range(count), range(1, count + 1), count)
+
+
 def _touch(
     memories: dict[int, _Lives], keys: dict[int, int], number: int, command: Command
 ) -> None:
