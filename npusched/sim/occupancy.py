@@ -135,6 +135,7 @@ class _Lives:
         self.numbers: Array = np.arange(size_bytes, dtype=np.int64)
         self._born = np.full(size_bytes, -1, np.int32)
         self._read = np.full(size_bytes, -1, np.int32)
+        self._place = np.zeros(size_bytes, np.int32)
         self._changes = np.zeros(2 * commands + 1, np.int64)
         self._from_begin = 0
         self._read_first = 0
@@ -148,15 +149,22 @@ class _Lives:
         numbers = part.reshape(-1)
         fresh = numbers[(self._born[numbers] <= 0) & (self._read[numbers] < 0)]
         self._born[fresh] = 0
-        self._read_first += len(np.unique(fresh))
+        self._read_first += len(self._distinct(fresh))
         self._read[numbers] = command
 
     def write(self, part: Array, command: int) -> None:
         """A command writes bytes: what was there dies with its last reader."""
-        numbers = np.unique(part)
+        numbers = self._distinct(part.reshape(-1))
         self._close(numbers, command)
         self._born[numbers] = command + 1
         self._read[numbers] = -1
+
+    def _distinct(self, numbers: Array) -> Array:
+        """Return the numbers, each once (strides of 0 repeat some)."""
+        order = np.arange(len(numbers), dtype=np.int32)
+        self._place[numbers] = order
+        chosen: Array = numbers[self._place[numbers] == order]
+        return chosen
 
     def _close(self, numbers: Array, command: int) -> None:
         """End the lives of bytes at their last reader, or at ``command`` if it is that itself."""

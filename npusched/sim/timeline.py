@@ -106,10 +106,7 @@ def simulate(program: Program, target: Target, inputs: Sequence[tuple[int, Span]
     ``inputs``: (region, span) of bytes that the host writes before. Raises SimError as
     ``CommandCosts``.
     """
-    processor = _Processor(CommandCosts(program, target), program.machine.family)
-    for index, command in enumerate(program.commands):
-        processor.issue(index, command)
-    processor.finish(len(program.commands))
+    processor = _processed(program, target)
     starts = [0] * len(program.commands)
     ends = [0] * len(program.commands)
     runs: list[Run] = [*processor.kernels, *processor.dmas]
@@ -122,6 +119,20 @@ def simulate(program: Program, target: Target, inputs: Sequence[tuple[int, Span]
         total_cycles=processor.now,
         occupancy=find_occupancy(program, inputs, starts, ends, processor.now),
     )
+
+
+def total_cycles(program: Program, target: Target) -> int:
+    """Return ``simulate(...).total_cycles`` alone, faster. Raises SimError as that."""
+    return _processed(program, target).now
+
+
+def _processed(program: Program, target: Target) -> _Processor:
+    """Issue all commands and wait for what runs."""
+    processor = _Processor(CommandCosts(program, target), program.machine.family)
+    for index, command in enumerate(program.commands):
+        processor.issue(index, command)
+    processor.finish(len(program.commands))
+    return processor
 
 
 class _Processor:
