@@ -112,7 +112,7 @@ class CommandCosts:
     def cost_op(self, state: KernelState) -> CostOp:
         """Describe a kernel to the cost functions."""
         ofm = self._map(state.ofm)
-        ifm = self._map(state.ifm)
+        ifm, ifm2 = self._operands(state)
         kind = _kind(state)
         own_table = kind is KernelKind.LUT
         has_table = state.table is not None
@@ -122,7 +122,7 @@ class CommandCosts:
             kind=kind,
             ifm=ifm,
             ofm=ofm,
-            ifm2=self._second(state),
+            ifm2=ifm2,
             kernel=state.window,
             upscale=state.upscale,
             scaled=state.accumulator == _WIDE_ACCUMULATOR,
@@ -150,13 +150,17 @@ class CommandCosts:
         shape = (1, view.h, view.w, view.c)
         return CostFm(shape, 8 * view.dtype.itemsize, view.is_brick, memory)
 
-    def _second(self, state: KernelState) -> CostFm | None:
-        """The second operand; a scalar lies in a register, which costs as one 8-bit element."""
+    def _operands(self, state: KernelState) -> tuple[CostFm, CostFm | None]:
+        """Both operands, the first one first; a scalar in a register costs no more than one."""
+        ifm = self._map(state.ifm)
+        is_first = state.broadcast is not None and state.broadcast.is_first
         if state.ifm2 is not None:
-            return self._map(state.ifm2)
-        if state.scalar is None:
-            return None
-        return CostFm((1, 1, 1, 1), 8, False, self._memories[state.ifm.region])
+            second = self._map(state.ifm2)
+        elif state.scalar is None:
+            return ifm, None
+        else:
+            second = CostFm((1, 1, 1, 1), ifm.bits if is_first else 8, False, ifm.memory)
+        return (second, ifm) if is_first else (ifm, second)
 
 
 @lru_cache(maxsize=1 << 16)
