@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npusched.api.comparing import compare, compare_report
     from npusched.api.executing import npz_bytes, prove_report, run_compiled
     from npusched.api.folding import FoldResult, fold
-    from npusched.api.inspecting import inspect_report
+    from npusched.api.inspecting import inspect_report, inspect_trace
     from npusched.api.options import PlanOptions
     from npusched.api.planning import plan, plan_report
 
@@ -29,6 +29,7 @@ __all__ = [
     "frontier",
     "frontier_report",
     "inspect_report",
+    "inspect_trace",
     "npz_bytes",
     "plan",
     "plan_report",
@@ -47,6 +48,7 @@ _HOMES = {
     "frontier": "budgets",
     "frontier_report": "budgets",
     "inspect_report": "inspecting",
+    "inspect_trace": "inspecting",
     "npz_bytes": "executing",
     "plan": "planning",
     "plan_report": "planning",

@@ -13,6 +13,7 @@ from npusched.cli.options import (
     common_options,
     examples,
     format_option,
+    optional_target_options,
     output_option,
     target_options,
 )
@@ -176,24 +177,44 @@ def prove(
     epilog=examples(
         "npusched inspect model_vela.tflite",
         "npusched inspect model_vela.tflite -c ethos-u55-256 --format json",
-        "npusched inspect model.command_stream.bin",
+        "npusched inspect model.command_stream.bin -c renesas-ra8p1 --trace out.json",
     ),
 )
 @click.argument("compiled")
-@click.option("--config", "-c", metavar="NAME", help="Say whether it fits this target.")
+@optional_target_options
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the timeline here, as a Chrome JSON trace (for Perfetto).",
+)
 @format_option(FORMATS)
 @output_option
 @common_options
-def inspect(compiled: str, config: str | None, format_: str, output: Path | None) -> int:
+def inspect(
+    compiled: str,
+    target_arguments: TargetArguments | None,
+    trace: Path | None,
+    format_: str,
+    output: Path | None,
+) -> int:
     """Show what is inside COMPILED, a .tflite file that Vela wrote or a bare command stream.
 
     Kernels, DMAs, bytes per memory, the accelerator it was made for, and findings of the static
-    checks: missing waits, stale rows, blocks that do not fit. Ethos-U55 and U65.
+    checks: missing waits, stale rows, blocks that do not fit. With a target also predicted cycles
+    and latency of this very stream. Ethos-U55 and U65.
     """
     from npusched import api
 
-    target = None if config is None else TargetArguments(config=config).load()
-    report = api.inspect_report(read_bytes(compiled), name=display_name(compiled), target=target)
+    name = display_name(compiled)
+    target = None if target_arguments is None else target_arguments.load()
+    if trace is None:
+        report = api.inspect_report(read_bytes(compiled), name=name, target=target)
+    elif target is None:
+        raise click.UsageError("--trace needs --config NAME")
+    else:
+        report, timeline = api.inspect_trace(read_bytes(compiled), name=name, target=target)
+        write_file(trace, timeline)
     _write(report, format_, output)
     return 0
 

@@ -25,14 +25,33 @@ def examples(*commands: str, after: str = "") -> str:
 
 def target_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options that describe a target; the command gets them as ``target_arguments``."""
-
-    @click.option(
+    config = click.option(
         "--config",
         "-c",
         required=True,
         metavar="NAME",
         help="Target, see 'npusched configs' (or a .toml file).",
     )
+    return _with_target(command, config)
+
+
+def optional_target_options(command: Callable[..., R]) -> Callable[..., R]:
+    """As ``target_options``, for a command that can do without: ``target_arguments`` is None."""
+    config = click.option(
+        "--config",
+        "-c",
+        metavar="NAME",
+        help="Say whether it fits this target, and predict its time there.",
+    )
+    return _with_target(command, config)
+
+
+def _with_target(
+    command: Callable[..., R], config_option: Callable[[Callable[..., R]], Callable[..., R]]
+) -> Callable[..., R]:
+    """Add ``config_option`` and what changes the target that it names."""
+
+    @config_option
     @click.option("--system-config", metavar="S", help="System config, of the target or vela.ini.")
     @click.option("--memory-mode", metavar="M", help="Sram_Only, Shared_Sram, Dedicated_Sram, ...")
     @click.option(
@@ -50,7 +69,7 @@ def target_options(command: Callable[..., R]) -> Callable[..., R]:
     )
     @functools.wraps(command)
     def wrapped(
-        config: str,
+        config: str | None,
         system_config: str | None,
         memory_mode: str | None,
         vela_config: Path | None,
@@ -58,6 +77,11 @@ def target_options(command: Callable[..., R]) -> Callable[..., R]:
         derate: tuple[str, ...],
         **others: object,
     ) -> R:
+        changes = (system_config, memory_mode, vela_config, clock, *derate)
+        if config is None:
+            if any(change is not None for change in changes):
+                raise click.UsageError("options of a target need --config NAME")
+            return command(target_arguments=None, **others)
         arguments = TargetArguments(
             config=config,
             system_config=system_config,

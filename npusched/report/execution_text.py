@@ -14,9 +14,20 @@ from npusched.report.execution_types import (
     MemoryUse,
     ProveReport,
     RunReport,
+    TimingFacts,
 )
 from npusched.report.layout import Column, Line, flow, line, paint, table, wrap
-from npusched.report.units import human_bytes, human_count, percent, plain_text, plural, short_name
+from npusched.report.units import (
+    group_digits,
+    human_bytes,
+    human_count,
+    human_frequency,
+    human_seconds,
+    percent,
+    plain_text,
+    plural,
+    short_name,
+)
 from npusched.sim.proof import Verdict
 
 _LABEL = 10
@@ -140,6 +151,10 @@ def render_inspect_text(report: InspectReport, *, width: int, colour: bool, top:
         lines.append(_labelled("target", f"{plain_text(fit.target)}: ", shown))
         for reason in fit.reasons:
             lines += _prose("", reason, width)
+    if report.timing is not None:
+        lines += _timing(report.timing, width)
+    elif report.untimed:
+        lines += _prose("no time", report.untimed, width)
     if report.host_ops:
         text = ", ".join(f"{count} {kind}" for kind, count in report.host_ops.items())
         lines += _prose("host", text, width)
@@ -175,6 +190,17 @@ def render_inspect_text(report: InspectReport, *, width: int, colour: bool, top:
     return paint(lines, width=width, colour=colour)
 
 
+def _timing(timing: TimingFacts, width: int) -> list[Line]:
+    """Return the predicted time and what it covers."""
+    text = (
+        f"{human_seconds(timing.latency_s)}, {group_digits(timing.cycles)} cycles at "
+        f"{human_frequency(timing.clock_hz)} ({plain_text(timing.system_config)}, "
+        f"{plain_text(timing.memory_mode)}); no kernel runs in {group_digits(timing.idle_cycles)}; "
+        f"calls {human_seconds(timing.call_s)} more (estimate)"
+    )
+    return [*_prose("predicted", text, width), *_prose("covers", timing.covers, width)]
+
+
 def _executed(totals: ExecutedFacts, memories: Sequence[MemoryUse], width: int) -> list[Line]:
     """Return kernels, transfers, memories and traffic."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in totals.kernels.items())
@@ -193,14 +219,20 @@ def _executed(totals: ExecutedFacts, memories: Sequence[MemoryUse], width: int) 
             f"{human_bytes(totals.constant_bytes)}, commands {human_bytes(totals.stream_bytes)}",
         )
     )
-    peaks: Counter[str] = Counter()
+    reach: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
+    peaks: Counter[str] = Counter()
     for use in memories:
-        peaks[use.memory] = max(peaks[use.memory], use.high_water_bytes)
+        reach[use.memory] = max(reach[use.memory], use.high_water_bytes)
         sizes[use.memory] = max(sizes[use.memory], use.size_bytes)
+        peaks[use.memory] = max(peaks[use.memory], use.peak_bytes)
     text = ", ".join(
-        f"{name} {human_bytes(peak)} of {human_bytes(sizes[name])}" for name, peak in peaks.items()
+        f"{name} {human_bytes(high)} of {human_bytes(sizes[name])}" for name, high in reach.items()
     )
+    alive = ", ".join(
+        f"{name} {human_bytes(peak)}" for name, peak in peaks.items() if name != "read_only"
+    )
+    text += f"; alive at a time: {alive}" if alive else ""
     lines += _prose("reach", text, width)
     rows = [
         [

@@ -235,6 +235,76 @@ def test_inspect_a_bare_stream(
     assert "announces" in fails(capsys, ["inspect", str(path)])["why"]
 
 
+def test_inspect_predicts_only_on_its_own_accelerator(
+    capsys: pytest.CaptureFixture[str], chain: Path, tmp_path: Path
+) -> None:
+    """Time needs a target with the stream's accelerator; memories and clock change it."""
+    assert form_of(capsys, ["inspect", str(chain)])["timing"] is None
+    form = form_of(capsys, ["inspect", str(chain), *TARGET])
+    timing = form["timing"]
+    assert timing["basis"] == "predicted"
+    assert "not ops of the host" in timing["covers"]
+    assert timing["cycles"] == max(op["end_cycle"] for op in form["ops"]) > 0
+    assert timing["latency_s"] == timing["cycles"] / timing["clock_hz"]
+    half = form_of(capsys, ["inspect", str(chain), *TARGET, "--clock", "250MHz"])["timing"]
+    assert half["cycles"] == timing["cycles"]
+    assert half["latency_s"] == 2 * timing["latency_s"]
+    slow = form_of(capsys, ["inspect", str(chain), *TARGET, "--derate", "sram=0.1"])["timing"]
+    assert slow["cycles"] > timing["cycles"]
+    other = form_of(capsys, ["inspect", str(chain), "-c", "ethos-u55-256"])
+    assert other["timing"] is None
+    assert "made for ethos-u55-128" in other["untimed"]
+    assert all(op["start_cycle"] is None for op in other["ops"])
+    path = tmp_path / "none.json"
+    arguments = ["inspect", str(chain), "-c", "ethos-u55-256", "--trace", str(path)]
+    assert "trace" in fails(capsys, arguments)["what"]
+    assert not path.exists()
+
+
+def test_inspect_with_a_vela_config(
+    capsys: pytest.CaptureFixture[str], chain: Path, tmp_path: Path
+) -> None:
+    """A vela.ini of the user's says what the memories can do."""
+    text = """[System_Config.Slow]
+core_clock=100e6
+axi0_port=Sram
+axi1_port=OffChipFlash
+Sram_clock_scale=0.125
+OffChipFlash_clock_scale=0.125
+[Memory_Mode.Mine]
+const_mem_area=Axi1
+arena_mem_area=Axi0
+cache_mem_area=Axi0
+"""
+    ini = tmp_path / "slow.ini"
+    ini.write_text(text)
+    options = ["--vela-config", str(ini), "--system-config", "Slow", "--memory-mode", "Mine"]
+    slow = form_of(capsys, ["inspect", str(chain), *TARGET, *options])["timing"]
+    usual = form_of(capsys, ["inspect", str(chain), *TARGET])["timing"]
+    assert (slow["system_config"], slow["memory_mode"], slow["clock_hz"]) == ("Slow", "Mine", 1e8)
+    assert slow["cycles"] > usual["cycles"]
+    for needs in (["--memory-mode", "Sram_Only"], ["--trace", str(tmp_path / "trace.json")]):
+        assert run(["inspect", str(chain), *needs]) == 2
+        assert "--config" in capsys.readouterr().err
+
+
+def test_inspect_writes_a_trace(
+    capsys: pytest.CaptureFixture[str], chain: Path, tmp_path: Path
+) -> None:
+    """Of a file and of its stream alone: the same slices, and the report as without."""
+    content = chain.read_bytes()
+    bare = tmp_path / "stream.bin"
+    bare.write_bytes(content[content.index(b"COP1") :])
+    slices = []
+    for each in (chain, bare):
+        path = tmp_path / f"{each.stem}.json"
+        shown = form_of(capsys, ["inspect", str(each), *TARGET, "--trace", str(path)])
+        assert shown == form_of(capsys, ["inspect", str(each), *TARGET])
+        events = json.loads(path.read_text())["traceEvents"]
+        slices.append([event for event in events if event["ph"] == "X"])
+    assert slices[0] == slices[1] != []
+
+
 @pytest.mark.parametrize("register", [Register.OFM_BASE0, Register.OFM_STRIDE_Y])
 def test_inspect_wild_addresses(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, register: Register
