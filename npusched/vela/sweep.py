@@ -152,8 +152,9 @@ def sweep(
     ``arena_range``: smallest and largest limit in bytes, moved to the grid (default: from 16 to
     where nothing changes any more, per variant). ``features``: sets of features to switch off
     together. ``base`` gives all other options. ``max_compiles`` bounds the compilations, shared
-    evenly (what one variant leaves goes to the next); the widest gaps are closed first. Raises VelaError if Vela is not installed or every compilation fails,
-    TargetError for a target without NPU, ValueError for an empty range.
+    evenly (what one variant leaves goes to the next); the widest gaps are closed first. Raises
+    VelaError if Vela is not installed or every compilation fails, TargetError for a target without
+    NPU, ValueError for an empty range.
     """
     base = base or VelaOptions()
     low, high = (GRID_BYTES, None) if arena_range is None else _on_grid(*arena_range)
