@@ -36,6 +36,11 @@ Sizes = tuple[tuple[int, int, int], ...]
 OFF_CHIP = frozenset({MemoryKind.DRAM, MemoryKind.OFF_CHIP_FLASH})
 
 
+def offchip_memories(target: Target) -> tuple[str, ...]:
+    """Names of the memories off the chip."""
+    return tuple(memory.name for memory in target.memories if memory.kind in OFF_CHIP)
+
+
 class KernelCost(msgspec.Struct, frozen=True, kw_only=True):
     """Cost of all stripes of one op, and its value in the objective.
 
@@ -71,7 +76,7 @@ class Kernels:
         self.target = target
         self.objective = objective
         self._sizes = sizes
-        self._offchip = tuple(m.name for m in target.memories if m.kind in OFF_CHIP)
+        self._offchip = offchip_memories(target)
         self._cost_ops: dict[tuple[int, Places], CostOp] = {}
         self._runs: dict[tuple[object, ...], KernelCost] = {}
         self._weights: dict[tuple[int, int], WeightBytes] = {}
@@ -169,6 +174,10 @@ class Kernels:
             bytes_written=tuple(sorted((k, n) for k, n in cost.written.items() if n)),
         )
 
+    def offchip_bytes(self, cost: KernelCost) -> int:
+        """Bytes that a kernel moves from and to memories off the chip."""
+        return sum(cost.read.get(name, 0) + cost.written.get(name, 0) for name in self._offchip)
+
     def _energy(self, cost: KernelCost) -> Energy:
         """A CPU cycle's energy has its memory accesses in it (GROUND_TRUTH §4.1)."""
         on_cpu = cost.block is None
@@ -187,9 +196,7 @@ class Kernels:
         energy = self._energy(cost).typical if self.objective.goal is Goal.ENERGY else 0.0
         score = self.objective.score(
             cycles=cost.cycles + cost.cpu_cycles * target.clock_hz / target.cpu.clock_hz,
-            offchip_bytes=sum(
-                cost.read.get(name, 0) + cost.written.get(name, 0) for name in self._offchip
-            ),
+            offchip_bytes=self.offchip_bytes(cost),
             energy_nj=energy,
         )
         return replace(cost, score=score)

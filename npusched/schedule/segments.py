@@ -8,10 +8,11 @@ row policies, and for every op streamed or resident weights are options; the exa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from math import inf
 from operator import itemgetter
+from typing import TypedDict
 
 import msgspec
 
@@ -38,6 +39,16 @@ from npusched.schedule.types import WeightMode
 
 SEGMENT_CAP = 12
 """Most ops in a chain (PLANNER §8: optimal segments had at most 6 ops on nearly all networks)."""
+
+
+class Scope(TypedDict, total=False):
+    """Keyword arguments of ``Segments``: which ways to run are looked at."""
+
+    cap: int
+    linear: bool
+    in_place: bool
+    staged: bool
+    limit_bytes: float
 
 
 class Detail(msgspec.Struct, frozen=True):
@@ -151,29 +162,37 @@ class Segments:
             for tensor, place in self.places_of(v, i, j, places).of
         }
         found: list[_Found] = []
-        for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
-            for policy in self._policies(i, j, stripe_rows):
-                rolling = self._rolling_bytes(i, j, stripe_rows, policy)
-                over, saved = self._overwritten(i, j, stripe_rows, policy, places)
-                own = rolling - saved
-                if own > self.limit_bytes:
-                    continue
-                way = (stripe_rows, policy, over)
-                found += [
-                    (own + size, score, hiding, mask, way)
-                    for size, score, hiding, mask in self._suffix(i, j, stripe_rows, policy, memory)
-                ]
+        for own, way in self._striped(i, j, places):
+            found += [
+                (own + size, score, hiding, mask, way)
+                for size, score, hiding, mask in self._suffix(i, j, way[0], way[1], memory)
+            ]
         found.sort(key=_BY_BYTES_THEN_SCORE)
         front: list[Option] = []
         best = inf
         for size, score, hiding, mask, (stripe_rows, policy, over) in found:
             if score < best:
                 best = score
-                modes = _modes(mask, i, j)
+                modes = modes_of(mask, i, j)
                 front.append(Option(size, score, Detail(stripe_rows, policy, modes, over), hiding))
         return front
 
+    def _striped(
+        self, i: int, j: int, homes: Mapping[int, str]
+    ) -> Iterator[tuple[int, tuple[int, Policy, int | None]]]:
+        """(bytes without weights, way) for every way to cut segment [i..j] into stripes."""
+        for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
+            for policy in self._policies(i, j, stripe_rows):
+                rolling = self._rolling_bytes(i, j, stripe_rows, policy)
+                over, saved = self._overwritten(i, j, stripe_rows, policy, homes)
+                if rolling - saved <= self.limit_bytes:
+                    yield rolling - saved, (stripe_rows, policy, over)
+
     def _single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
+        """Op v alone, whole: the front of all ways."""
+        return pareto(self._all_single(v, homes, prefetch))
+
+    def _all_single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
         """Op v alone, whole: streamed, resident, or staged in one of its ways."""
         rows = self._whole_rows(v)
         over, saved = self._overwritten(v, v, rows, Policy.ALIGNED, homes)
@@ -185,7 +204,7 @@ class Segments:
                 Option(
                     own + size,
                     score,
-                    Detail(rows, Policy.ALIGNED, _modes(mask, v, v), over),
+                    Detail(rows, Policy.ALIGNED, modes_of(mask, v, v), over),
                     hiding,
                 )
                 for size, score, hiding, mask in self._entries(v, rows, None, places)
@@ -204,7 +223,7 @@ class Segments:
             detail = Detail(rows, Policy.ALIGNED, modes, over, index)
             size = own + sum(way.buffer_bytes)
             found.append(Option(size, cost.score, detail, float(way.lag_cycles)))
-        return pareto(found)
+        return found
 
     def prefetches(self, v: int) -> list[Prefetch]:
         """Ways to copy weights of op v while the segment before it runs."""
@@ -412,7 +431,7 @@ def _merge(mine: Sequence[Entry], rest: Sequence[Entry], limit_bytes: float) -> 
 
 
 @lru_cache(maxsize=1 << 16)
-def _modes(mask: int, i: int, j: int) -> tuple[WeightMode, ...]:
+def modes_of(mask: int, i: int, j: int) -> tuple[WeightMode, ...]:
     """Weight modes of ops i..j from the mask of those with resident weights."""
     return tuple(
         WeightMode.RESIDENT if mask >> v & 1 else WeightMode.STREAMED for v in range(i, j + 1)
