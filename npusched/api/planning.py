@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +25,8 @@ def plan(
     sram: str | int | None = None,
     objective: str = "cycles",
     lambda_cycles_per_byte: float = 0.1,
+    max_offchip_bytes: str | int | None = None,
+    allow: Collection[str] = (),
     signature: str | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     use_vela: bool = True,
@@ -34,7 +36,10 @@ def plan(
 
     ``model``: a path, ``demo:NAME``, or the bytes of a .tflite file. ``target``: a name of
     ``npusched configs``, a .toml file, or a ``Target``. ``sram``: a budget ("64KiB", bytes), or
-    None for what the target has. Raises ModelError, TargetError or InfeasibleError.
+    None for what the target has. ``max_offchip_bytes``: most that one inference may move off the
+    chip. ``allow``: names of ``schedule.Switch``.
+
+    Raises ModelError, TargetError or InfeasibleError.
     """
     from npusched.hardware import load_target
 
@@ -47,6 +52,8 @@ def plan(
             sram=sram,
             objective=objective,
             lambda_cycles_per_byte=lambda_cycles_per_byte,
+            max_offchip_bytes=max_offchip_bytes,
+            allow=tuple(allow),
             signature=signature,
             input_shapes=input_shapes,
             use_vela=use_vela,
@@ -98,6 +105,8 @@ def plan_report(
             vela_version=sizes.vela_version,
             warnings=warnings,
             has_budget=options.sram is not None,
+            max_offchip_bytes=options.limit_bytes,
+            allowed=options.allowed,
             advice=advice,
         )
     )

@@ -51,6 +51,8 @@ def build_frontier(
     plans: Sequence[Plan],
     budget_bytes: int | None,
     objective: str,
+    max_offchip_bytes: int | None = None,
+    allowed: Sequence[str] = (),
     vela_version: str | None,
     warnings: Sequence[str],
 ) -> FrontierReport:
@@ -72,6 +74,8 @@ def build_frontier(
         budget_memory=first.budget_memory,
         budget_bytes=budget_bytes,
         objective=objective,
+        max_offchip_bytes=max_offchip_bytes,
+        allowed=tuple(allowed),
         scope=first.bound.scope,
         points=tuple(
             FrontierPoint(
@@ -163,11 +167,22 @@ def _row(point: FrontierPoint) -> list[str]:
     ]
 
 
+def _conditions(report: FrontierReport) -> list[str]:
+    """The limit on off-chip bytes and what was allowed, if anything was."""
+    found = []
+    if report.max_offchip_bytes is not None:
+        found.append(f"at most {human_bytes(report.max_offchip_bytes)} off the chip")
+    if report.allowed:
+        found.append(f"with {', '.join(report.allowed)}: gains under Vela's model")
+    return found
+
+
 def _footer(report: FrontierReport, width: int) -> list[Line]:
     aim = "cycles + λ × off-chip bytes" if report.objective == "cycles" else report.objective
     return flow(
         [
             f"each plan has the least {aim} for its SRAM",
+            *_conditions(report),
             f"npusched {report.npusched_version}",
             "all figures predicted",
         ],

@@ -180,7 +180,7 @@ class Kernels:
 
     def _energy(self, cost: KernelCost) -> Energy:
         """A CPU cycle's energy has its memory accesses in it (GROUND_TRUTH §4.1)."""
-        on_cpu = cost.block is None
+        on_cpu = cost.block is None and not cost.cycles  # a copy has no block either
         return energy_of(
             self.target,
             macs=0 if on_cpu else cost.macs,
@@ -264,6 +264,19 @@ class Kernels:
                 ),
             )
         return self.tallied(tally, weights)
+
+    def copy(self, size_bytes: int) -> KernelCost:
+        """Cost of a copy from the arena to the staging memory that nothing hides."""
+        target, tally = self.target, Tally()
+        cycles = dma_cycles(
+            target,
+            size_bytes,
+            source=target.memory(target.roles.arena),
+            destination=target.cache,
+            basis=Basis.PHYSICAL,
+        )
+        tally.copy(size_bytes, target.roles.arena, target.roles.cache, cycles)
+        return self.tallied(tally, WeightBytes(exact=True))
 
     def tallied(self, tally: Tally, weights: WeightBytes) -> KernelCost:
         """The sums of a tally as a cost with its value in the objective."""

@@ -9,7 +9,7 @@ gap. If there are too many labels the gap stays and is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import inf
 
@@ -47,11 +47,20 @@ class Arc(msgspec.Struct):
     chosen: Homes
 
 
+class Start(msgspec.Struct):
+    """A state before all ops, and what it takes to get there."""
+
+    number: int
+    score: float
+    offchip_bytes: int
+    chosen: Homes
+
+
 class Paths(msgspec.Struct):
     """All edges within a budget: states by number in order of position; ends and starts."""
 
     arcs: list[list[Arc]]
-    starts: list[tuple[int, Homes]]
+    starts: list[Start]
     ends: list[int]
     capped: bool
 
@@ -69,18 +78,19 @@ class OffchipSearch(Search):
         paths = self._paths(inf if budget_bytes is None else budget_bytes)
         if paths is None:
             return None
-        return self._solution(paths, _route(paths, _to_go(paths, 0.0, lean=True)), None)
+        return self._solution(paths, _route(paths, 0.0, lean=True), None)
 
     def _paths(self, limit: float) -> Paths | None:
         """Every segment that fits, between the states that it can be reached in."""
         n = self.problem.op_count
         numbers: list[dict[State, int]] = [{} for _ in range(n + 1)]
         arcs: list[list[Arc]] = []
-        starts: list[tuple[int, Homes]] = []
+        starts: list[Start] = []
         waiting: list[list[tuple[int, State, float, Step, Homes]]] = [[] for _ in range(n + 1)]
         for chosen in self._choices(-1, -1):
             state: State = (self._in_sram(chosen, 0), NO_PREFETCH, None)
-            starts.append((numbers[0].setdefault(state, len(numbers[0])), chosen))
+            number = numbers[0].setdefault(state, len(numbers[0]))
+            starts.append(Start(number, *self.problem.entry(chosen), chosen))
         arcs += [[] for _ in numbers[0]]
         capped = False
         for i in range(n + 1):
@@ -162,16 +172,16 @@ class OffchipSearch(Search):
 
     def _best(self, paths: Paths, limit: int) -> Solution | None:
         """The cheapest path within the limit: multiplier first, then labels."""
-        lean = _route(paths, _to_go(paths, 0.0, lean=True))
+        lean = _route(paths, 0.0, lean=True)
         if lean.offchip_bytes > limit:
             return None
-        cheap = _route(paths, _to_go(paths, 0.0))
+        cheap = _route(paths, 0.0)
         if cheap.offchip_bytes <= limit:
             return self._solution(paths, cheap, None)
         least, price = -inf, 0.0
         for _ in range(PRICINGS):
             slope = (lean.score - cheap.score) / (cheap.offchip_bytes - lean.offchip_bytes)
-            middle = _route(paths, _to_go(paths, slope))
+            middle = _route(paths, slope)
             value = middle.score + slope * (middle.offchip_bytes - limit)
             if value > least:
                 least, price = value, slope
@@ -201,6 +211,7 @@ class OffchipSearch(Search):
             peak_bytes=max((step.sram_bytes for step in steps), default=0),
             capped=paths.capped,
             least=least,
+            offchip_bytes=route.offchip_bytes,
         )
 
 
@@ -239,27 +250,34 @@ def _to_go(paths: Paths, price: float, *, lean: bool = False) -> list[tuple[floa
     return found
 
 
-def _route(paths: Paths, to_go: Sequence[tuple[float, Arc | None]]) -> Route:
-    """The path that ``to_go`` describes, from the best start."""
-    number, chosen = min(paths.starts, key=lambda start: to_go[start[0]][0])
-    arcs: list[Arc] = []
+def _route(paths: Paths, price: float, *, lean: bool = False) -> Route:
+    """The best path from the best start (see ``_to_go``)."""
+    to_go = _to_go(paths, price, lean=lean)
+
+    def value(start: Start) -> float:
+        own = start.offchip_bytes if lean else start.score + price * start.offchip_bytes
+        return own + to_go[start.number][0]
+
+    start = min(paths.starts, key=value)
+    number, arcs = start.number, []
     while (arc := to_go[number][1]) is not None:
         arcs.append(arc)
         number = arc.target
-    return _summed(arcs, chosen)
+    return _summed(arcs, start)
 
 
-def _summed(arcs: list[Arc], chosen: Homes) -> Route:
-    score = 0.0
+def _summed(arcs: list[Arc], start: Start) -> Route:
+    score, moved = start.score, start.offchip_bytes
     for arc in arcs:
         score += arc.score
-    return Route(arcs, chosen, score, sum(arc.offchip_bytes for arc in arcs))
+        moved += arc.offchip_bytes
+    return Route(arcs, start.chosen, score, moved)
 
 
 class _Label(msgspec.Struct):
     score: float
     offchip_bytes: int
-    arc: Arc | None
+    came: Arc | Start
     before: _Label | None
 
 
@@ -273,9 +291,8 @@ def _labels(paths: Paths, limit: int, known: float, price: float) -> tuple[Route
     free = [value for value, _ in _to_go(paths, 0.0)]
     priced = [value for value, _ in _to_go(paths, price)]
     kept: list[list[_Label]] = [[] for _ in paths.arcs]
-    starts = dict(reversed(paths.starts))
-    for number in starts:
-        kept[number] = [_Label(0.0, 0, None, None)]
+    for start in paths.starts:
+        kept[start.number].append(_Label(start.score, start.offchip_bytes, start, None))
     best: _Label | None = None
     ends, made = set(paths.ends), 0
     for number, arcs in enumerate(paths.arcs):
@@ -299,7 +316,7 @@ def _labels(paths: Paths, limit: int, known: float, price: float) -> tuple[Route
                 kept[there].append(_Label(score, moved, arc, label))
         if made > LABEL_CAP:
             return None, False
-    return None if best is None else _unrolled(best, starts), True
+    return None if best is None else _unrolled(best), True
 
 
 def _undominated(labels: list[_Label]) -> list[_Label]:
@@ -308,11 +325,11 @@ def _undominated(labels: list[_Label]) -> list[_Label]:
     return [label for label in labels if stairs.add(label.score, label.offchip_bytes)]
 
 
-def _unrolled(label: _Label, starts: Mapping[int, Homes]) -> Route:
+def _unrolled(label: _Label) -> Route:
     arcs: list[Arc] = []
-    at: _Label | None = label
-    while at is not None and at.arc is not None:
-        arcs.append(at.arc)
+    at = label
+    while isinstance(at.came, Arc):
+        arcs.append(at.came)
+        assert at.before is not None
         at = at.before
-    arcs.reverse()
-    return _summed(arcs, starts[arcs[0].source] if arcs else next(iter(starts.values())))
+    return _summed(arcs[::-1], at.came)

@@ -42,14 +42,14 @@ class OffchipLimit:
     def smallest_peak_bytes(self) -> int | None:
         """Least live sum of all solutions that keep the limit; None if none does."""
         roomy = self.search.least_offchip(None)
-        if roomy is None or self._moved(roomy) > self.max_bytes:
+        if roomy is None or roomy.offchip_bytes > self.max_bytes:
             return None
         low = self.search.smallest().peak_bytes // ALIGNMENT_BYTES
         high = -(-roomy.peak_bytes // ALIGNMENT_BYTES)
         while low < high:  # more room never costs off-chip bytes
             middle = (low + high) // 2
             found = self.search.least_offchip(middle * ALIGNMENT_BYTES)
-            if found is not None and self._moved(found) <= self.max_bytes:
+            if found is not None and found.offchip_bytes <= self.max_bytes:
                 high = middle
             else:
                 low = middle + 1
@@ -69,7 +69,3 @@ class OffchipLimit:
             smallest_feasible_offchip_bytes=need,
             budget_bytes=budget_bytes,
         )
-
-    @staticmethod
-    def _moved(solution: Solution) -> int:
-        return sum(step.option.offchip_bytes for step in solution.steps)

@@ -26,6 +26,7 @@ from npusched.schedule.offchip_limit import OffchipLimit
 from npusched.schedule.offchip_segments import OffchipSegments
 from npusched.schedule.search import Search, Solution
 from npusched.schedule.segments import SEGMENT_CAP, Scope, Segments
+from npusched.schedule.switches import Switch, described
 from npusched.schedule.types import Bound, Plan, Proof
 
 ALLOCATION_TRIES = 64
@@ -56,6 +57,7 @@ class Planner(msgspec.Struct):
         staged: bool = True,
         limit_bytes: int | None = None,
         max_offchip_bytes: int | None = None,
+        switches: frozenset[Switch] = frozenset(),
     ) -> Planner:
         """State the problem.
 
@@ -63,7 +65,8 @@ class Planner(msgspec.Struct):
         (1 = nothing fused); ``linear``: only chains; ``in_place``: results over their inputs;
         ``staged``: weights copied while something else runs. ``limit_bytes``: largest budget that
         will be asked for; what needs more is not looked at. ``max_offchip_bytes``: most that one
-        inference may move from and to memories off the chip.
+        inference may move from and to memories off the chip. ``switches``: what is looked at
+        beyond that.
         """
         unlimited = partial(
             cls.of,
@@ -76,6 +79,7 @@ class Planner(msgspec.Struct):
             in_place=in_place,
             staged=staged,
             max_offchip_bytes=max_offchip_bytes,
+            switches=switches,
         )
         kernels = Kernels(graph, target, sizes, objective or Objective())
         scope: Scope = {
@@ -83,6 +87,7 @@ class Planner(msgspec.Struct):
             "linear": linear,
             "in_place": in_place,
             "staged": staged,
+            "switches": switches,
             "limit_bytes": inf if limit_bytes is None else limit_bytes,
         }
         segments = Segments(kernels, **scope)
@@ -244,6 +249,7 @@ class Planner(msgspec.Struct):
             f"this op order, segments of at most {self.segments.cap} ops, every number of "
             "stripes, weights streamed, resident, prefetched or sliced"
         )
+        scope += described(self.segments.switches)
         if self.offchip is not None:
             scope += f", at most {self.offchip.max_bytes} bytes off the chip"
         bound = Bound(

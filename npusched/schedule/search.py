@@ -73,7 +73,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     prefetch)`` returns its options, by rising bytes and falling score (a Pareto front; empty if
     none is worth a look). ``prefetches(k)`` are the ways to prefetch for op k run alone; their
     index is what ``options`` gets (``NO_PREFETCH`` otherwise); no option of a prefetch needs fewer
-    bytes than the leanest without one.
+    bytes than the leanest without one. ``entry(homes)`` is what it takes to bring items that are
+    there before all ops to the homes that they have a choice of: (score, off-chip bytes).
     """
 
     op_count: int
@@ -83,6 +84,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     touched: Callable[[int, int], tuple[int, ...]]
     options: Callable[[int, int, Homes, int], Sequence[Option]]
     prefetches: Callable[[int], Sequence[Prefetch]] = lambda _: ()
+    entry: Callable[[Homes], tuple[float, int]] = lambda _: (0.0, 0)
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -106,7 +108,7 @@ class Solution(msgspec.Struct, frozen=True):
     """A path: its score, its segments, the home of every item, and the largest live sum.
 
     ``capped``: states were dropped, so the score is not proven to be the least. ``least``: no path
-    of the scope scores less; None = than this one.
+    of the scope scores less; None = than this one. ``offchip_bytes``: counted only if limited.
     """
 
     score: float
@@ -115,6 +117,7 @@ class Solution(msgspec.Struct, frozen=True):
     peak_bytes: int
     capped: bool
     least: float | None = None
+    offchip_bytes: int = 0
 
 
 State = tuple[tuple[int, ...], int, Homes | None]
@@ -181,7 +184,8 @@ class Search:
         layers: list[dict[State, Node]] = [{} for _ in range(n + 1)]
         for chosen in self._choices(-1, -1):
             start = (self._in_sram(chosen, 0), NO_PREFETCH, None)
-            layers[0][start] = Node(0.0, None, None, chosen)
+            score = 0.0 if bottleneck else self.problem.entry(chosen)[0]
+            layers[0][start] = Node(score, None, None, chosen)
         capped = False
         for i in range(n):
             if len(layers[i]) > STATE_CAP:

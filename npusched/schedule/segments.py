@@ -35,6 +35,7 @@ from npusched.schedule.search import (
 )
 from npusched.schedule.staging import StagedWeights, Way, copy_cycles
 from npusched.schedule.stripes import touched_maps
+from npusched.schedule.switches import Switch
 from npusched.schedule.types import WeightMode
 
 SEGMENT_CAP = 12
@@ -48,6 +49,7 @@ class Scope(TypedDict, total=False):
     linear: bool
     in_place: bool
     staged: bool
+    switches: frozenset[Switch]
     limit_bytes: float
 
 
@@ -90,6 +92,7 @@ class Segments:
         linear: bool = False,
         in_place: bool = True,
         staged: bool = True,
+        switches: frozenset[Switch] = frozenset(),
         limit_bytes: float = inf,
     ) -> None:
         self.kernels = kernels
@@ -98,8 +101,11 @@ class Segments:
         self.cap = cap
         self.limit_bytes = limit_bytes
         self.in_place = in_place
+        self.switches = switches
         self.staged = StagedWeights(kernels) if staged else None
-        self.lives: dict[int, Lifetime] = lifetimes(self.graph, self.target)
+        self.lives: dict[int, Lifetime] = lifetimes(
+            self.graph, self.target, stage_inputs=Switch.STAGED_INPUT in switches
+        )
         self.tensors = sorted(self.lives)
         self._index = {tensor: k for k, tensor in enumerate(self.tensors)}
         self.fusing = Fusing(self.graph, self.lives, cap=cap, linear=linear)
@@ -130,6 +136,26 @@ class Segments:
             touched=self.touched,
             options=self.options,
             prefetches=self.prefetches,
+            entry=self._entry,
+        )
+
+    def staged_inputs(self, homes: Mapping[int, str]) -> list[int]:
+        """Graph inputs that lie in the staging memory, as copies of what the host writes."""
+        return [
+            tensor
+            for tensor, life in self.lives.items()
+            if len(life.homes) > 1
+            and self.graph.feature_maps[tensor].is_graph_input
+            and homes.get(tensor) == self.target.roles.cache
+        ]
+
+    def _entry(self, homes: Homes) -> tuple[float, int]:
+        """(score, off-chip bytes) of copying the graph inputs that do not stay in the arena."""
+        copied = self.staged_inputs({self.tensors[item]: memory for item, memory in homes})
+        costs = [self.kernels.copy(self.lives[tensor].size_bytes) for tensor in copied]
+        return (
+            sum((cost.score for cost in costs), 0.0),
+            sum(self.kernels.offchip_bytes(cost) for cost in costs),
         )
 
     def ends(self, i: int) -> Sequence[int]:
