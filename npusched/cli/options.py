@@ -13,7 +13,7 @@ from npusched.cli.parse import TargetArguments, parse_shapes
 
 PLAN_FORMATS = ["text", "json"]
 
-SWITCHES = ["staged-input"]
+SWITCHES = ["block-choice", "staged-input"]
 """As ``schedule.Switch``, which is not imported for ``--help``; a test compares them."""
 
 P = ParamSpec("P")

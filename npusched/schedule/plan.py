@@ -81,7 +81,13 @@ class Planner(msgspec.Struct):
             max_offchip_bytes=max_offchip_bytes,
             switches=switches,
         )
-        kernels = Kernels(graph, target, sizes, objective or Objective())
+        kernels = Kernels(
+            graph,
+            target,
+            sizes,
+            objective or Objective(),
+            choose_blocks=Switch.BLOCK_CHOICE in switches,
+        )
         scope: Scope = {
             "cap": cap,
             "linear": linear,

@@ -7,8 +7,12 @@ from enum import StrEnum
 
 
 class Switch(StrEnum):
-    """``STAGED_INPUT``: graph inputs may be copied from the arena to the staging memory first."""
+    """``BLOCK_CHOICE``: the legal OFM block of least striped cost instead of Vela's.
 
+    ``STAGED_INPUT``: graph inputs may be copied from the arena to the staging memory first.
+    """
+
+    BLOCK_CHOICE = "block-choice"
     STAGED_INPUT = "staged-input"
 
 
