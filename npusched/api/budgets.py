@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ def frontier(
     sram: str | int | None = None,
     objective: str = "cycles",
     lambda_cycles_per_byte: float = 0.1,
+    max_offchip_bytes: str | int | None = None,
+    allow: Collection[str] = (),
     signature: str | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     use_vela: bool = True,
@@ -48,6 +50,8 @@ def frontier(
             sram=sram,
             objective=objective,
             lambda_cycles_per_byte=lambda_cycles_per_byte,
+            max_offchip_bytes=max_offchip_bytes,
+            allow=tuple(allow),
             signature=signature,
             input_shapes=input_shapes,
             use_vela=use_vela,
@@ -89,7 +93,7 @@ def frontier_report(
         faults = check_plan(graph, target, plan)
         if faults:
             raise RuntimeError(f"the plan fails its own check: {faults[0]}")
-    candidates = asked.collect(graph, planner.segments.kernels.objective, warnings, progress)
+    candidates = asked.collect(planner, warnings, progress)
     points = merged(plans, candidates, budget)
     if not points:
         assert infeasible is not None
@@ -104,6 +108,8 @@ def frontier_report(
         candidates_mode=asked.options.candidates,
         budget_bytes=budget,
         objective=options.objective,
+        max_offchip_bytes=options.limit_bytes,
+        allowed=options.allowed,
         vela_version=sizes.vela_version,
         warnings=warnings,
     )

@@ -15,11 +15,10 @@ from npusched.errors import VelaError
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
-    from npusched.graph.opgraph import OpGraph
     from npusched.hardware import Target
     from npusched.ir import Model
     from npusched.report.types import CandidateFacts, CandidateMode
-    from npusched.schedule import Objective, Plan, Planner
+    from npusched.schedule import Plan, Planner
     from npusched.vela.candidates import Candidate, Candidates
     from npusched.vela.options import VelaOptions
     from npusched.vela.result import VelaResult
@@ -38,12 +37,15 @@ class AskedCandidates(msgspec.Struct, frozen=True, kw_only=True):
 
     def collect(
         self,
-        graph: OpGraph,
-        objective: Objective,
+        planner: Planner,
         warnings: list[str],
         progress: Progress | None = None,
     ) -> Candidates:
-        """Wait for the results and read them; what fails is a warning, and one candidate less."""
+        """Wait for the results and read them; what fails is a warning.
+
+        Only plans that keep the planner's off-chip limit compete.
+        """
+        segments = planner.segments
         from npusched.vela.candidates import Candidates, candidates_of
 
         if self.options.candidates == "none":
@@ -53,7 +55,11 @@ class AskedCandidates(msgspec.Struct, frozen=True, kw_only=True):
                 results = _swept(self.model, self.target, self.options, progress)
             else:
                 results = [future.result() for future in self.futures]
-            return candidates_of(results, self.model, graph, self.target, objective)
+            found = candidates_of(
+                results, self.model, segments.graph, self.target, segments.kernels.objective
+            )
+            kept = tuple(each for each in found.found if planner.keeps_limits(each.plan))
+            return replace(found, found=kept)
         except VelaError as error:
             if any(text.startswith(WEIGHTS_FAILED) for text in warnings):
                 return Candidates()  # said already

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ def compare(
     sram: str | int | None = None,
     objective: str = "cycles",
     lambda_cycles_per_byte: float = 0.1,
+    max_offchip_bytes: str | int | None = None,
+    allow: Collection[str] = (),
     signature: str | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     vela_options: VelaOptions | None = None,
@@ -55,6 +57,8 @@ def compare(
             sram=sram,
             objective=objective,
             lambda_cycles_per_byte=lambda_cycles_per_byte,
+            max_offchip_bytes=max_offchip_bytes,
+            allow=tuple(allow),
             signature=signature,
             input_shapes=input_shapes,
             use_cache=use_cache,
@@ -145,6 +149,9 @@ def _our_side(
     from npusched.schedule import check_plan
 
     found_warnings = list(warnings)
+    if options.allowed:
+        names = ", ".join(options.allowed)
+        found_warnings.append(f"our plan may use {names}: what that gains rests on Vela's model")
     asked = None
     if options.use_vela:
         with ThreadPoolExecutor(max_workers=1) as pool:

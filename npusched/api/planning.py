@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +29,8 @@ def plan(
     sram: str | int | None = None,
     objective: str = "cycles",
     lambda_cycles_per_byte: float = 0.1,
+    max_offchip_bytes: str | int | None = None,
+    allow: Collection[str] = (),
     signature: str | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     use_vela: bool = True,
@@ -40,9 +42,12 @@ def plan(
 
     ``model``: a path, ``demo:NAME``, or the bytes of a .tflite file. ``target``: a name of
     ``npusched configs``, a .toml file, or a ``Target``. ``sram``: a budget ("64KiB", bytes), or
-    None for what the target has. ``candidates``: Vela's own schedules that compete with ours, the
-    better one is the answer ("none"; "asked": as Vela is run for this budget; "sweep": all that at
-    most ``max_compilations`` find). Raises ModelError, TargetError or InfeasibleError.
+    None for what the target has. ``max_offchip_bytes``: most that one inference may move off the
+    chip. ``allow``: names of ``schedule.Switch``. ``candidates``: Vela's own schedules that compete
+    with ours, the better one is the answer ("none"; "asked": as Vela is run for this budget;
+    "sweep": all that at most ``max_compilations`` find).
+
+    Raises ModelError, TargetError or InfeasibleError.
     """
     from npusched.hardware import load_target
 
@@ -55,6 +60,8 @@ def plan(
             sram=sram,
             objective=objective,
             lambda_cycles_per_byte=lambda_cycles_per_byte,
+            max_offchip_bytes=max_offchip_bytes,
+            allow=tuple(allow),
             signature=signature,
             input_shapes=input_shapes,
             use_vela=use_vela,
@@ -116,6 +123,8 @@ def plan_report(
             vela_version=sizes.vela_version,
             warnings=warnings,
             has_budget=options.sram is not None,
+            max_offchip_bytes=options.limit_bytes,
+            allowed=options.allowed,
             advice=advice,
             candidates=candidates,
         )
@@ -139,8 +148,7 @@ def _best(
         ours = planner.plan(budget, is_capacity=options.sram is None)
     except InfeasibleError as error:
         infeasible = error
-    objective = planner.segments.kernels.objective
-    candidates = prepared.candidates.collect(prepared.graph, objective, prepared.warnings, progress)
+    candidates = prepared.candidates.collect(planner, prepared.warnings, progress)
     theirs, found = best_of(ours, candidates, budget, planner)
     if found is None:
         assert infeasible is not None

@@ -13,6 +13,9 @@ from npusched.cli.parse import TargetArguments, parse_shapes
 
 PLAN_FORMATS = ["text", "json"]
 
+SWITCHES = ["block-choice", "staged-input"]
+"""As ``schedule.Switch``, which is not imported for ``--help``; a test compares them."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -118,6 +121,18 @@ def planning_options(
             metavar="X",
             help="Cycles that one off-chip byte is worth.",
         )
+        @click.option(
+            "--max-offchip-bytes",
+            "max_offchip",
+            metavar="SIZE",
+            help="Most bytes that one inference may move off the chip. Default: no limit.",
+        )
+        @click.option(
+            "--allow",
+            multiple=True,
+            type=click.Choice(SWITCHES),
+            help="Also look at these, whose gain rests on Vela's model (repeat for more).",
+        )
         @click.option("--signature", metavar="KEY", help="Entry point. Default: subgraph 0.")
         @click.option(
             "--input-shape",
@@ -134,6 +149,8 @@ def planning_options(
             sram: str | None,
             objective: str,
             lambda_: float,
+            max_offchip: str | None,
+            allow: tuple[str, ...],
             signature: str | None,
             input_shapes: tuple[str, ...],
             no_cache: bool,
@@ -146,6 +163,8 @@ def planning_options(
                 sram=None if sram is None else parse_size(sram),
                 objective=objective,
                 lambda_cycles_per_byte=lambda_,
+                max_offchip_bytes=None if max_offchip is None else parse_size(max_offchip),
+                allow=allow,
                 signature=signature,
                 input_shapes=parse_shapes(input_shapes),
                 use_cache=not no_cache,

@@ -61,6 +61,8 @@ class PlanInputs(msgspec.Struct, frozen=True, kw_only=True):
     warnings: Sequence[str]
     has_budget: bool
     candidates: CandidateFacts
+    max_offchip_bytes: int | None = None
+    allowed: Sequence[str] = ()
     advice: Sequence[advising.Advice] = ()
 
     @property
@@ -89,6 +91,8 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         budget_memory=plan.budget_memory,
         budget_bytes=plan.budget_bytes,
         objective=inputs.objective,
+        max_offchip_bytes=inputs.max_offchip_bytes,
+        allowed=tuple(inputs.allowed),
         totals=totals(inputs.subgraph, inputs.graph, inputs.target, plan),
         fusion_levels=tuple(_level(inputs.target, level) for level in inputs.levels),
         bound=BoundFacts(

@@ -20,6 +20,8 @@ FIELD_DOCS: Final[dict[str, dict[str, str]]] = {
         "budget_memory": "Name of the memory that the budget limits.",
         "budget_bytes": "The budget, or the memory's capacity; null if neither is known.",
         "objective": "What was minimised: cycles, energy, offchip or sram.",
+        "max_offchip_bytes": "Most bytes that one inference may move off the chip; null: no limit.",
+        "allowed": "Switches that were on; what they gain rests on Vela's cost model.",
         "totals": "Sums over the plan.",
         "fusion_levels": "The same network with more and more fused; the plan is the last one.",
         "bound": "How far the plan may be from the best one.",

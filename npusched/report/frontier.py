@@ -56,6 +56,8 @@ def build_frontier(
     candidates_mode: CandidateMode,
     budget_bytes: int | None,
     objective: str,
+    max_offchip_bytes: int | None = None,
+    allowed: Sequence[str] = (),
     vela_version: str | None,
     warnings: Sequence[str],
 ) -> FrontierReport:
@@ -80,6 +82,8 @@ def build_frontier(
         budget_memory=first.budget_memory,
         budget_bytes=budget_bytes,
         objective=objective,
+        max_offchip_bytes=max_offchip_bytes,
+        allowed=tuple(allowed),
         scope=first.bound.scope,
         points=tuple(
             FrontierPoint(
@@ -205,12 +209,23 @@ def _lead(point: FrontierPoint) -> str:
     return f", {100 * (1 - point.value / point.own_value):.2g} % better than ours"
 
 
+def _conditions(report: FrontierReport) -> list[str]:
+    """The limit on off-chip bytes and what was allowed, if anything was."""
+    found = []
+    if report.max_offchip_bytes is not None:
+        found.append(f"at most {human_bytes(report.max_offchip_bytes)} off the chip")
+    if report.allowed:
+        found.append(f"with {', '.join(report.allowed)}: gains under Vela's model")
+    return found
+
+
 def _footer(report: FrontierReport, width: int) -> list[Line]:
     aim = "cycles + λ × off-chip bytes" if report.objective == "cycles" else report.objective
     return flow(
         [
             f"each plan has the least {aim} for its SRAM",
             *_competition(report),
+            *_conditions(report),
             f"npusched {report.npusched_version}",
             "all figures predicted",
         ],

@@ -53,6 +53,8 @@ class FrontierReport(Published, frozen=True, kw_only=True):
     budget_memory: str
     budget_bytes: int | None
     objective: str
+    max_offchip_bytes: int | None
+    allowed: tuple[str, ...]
     scope: str
     points: tuple[FrontierPoint, ...]
     candidates_mode: CandidateMode

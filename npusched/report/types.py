@@ -268,6 +268,8 @@ class PlanReport(Published, frozen=True, kw_only=True):
     budget_memory: str
     budget_bytes: int | None
     objective: str
+    max_offchip_bytes: int | None
+    allowed: tuple[str, ...]
     totals: Totals
     fusion_levels: tuple[FusionLevel, ...]
     bound: BoundFacts

@@ -7,6 +7,7 @@ from npusched.schedule.levels import Level
 from npusched.schedule.objective import Goal, Objective
 from npusched.schedule.plan import Planner
 from npusched.schedule.segments import Segments
+from npusched.schedule.switches import Switch
 from npusched.schedule.types import (
     Amounts,
     Bound,
@@ -38,6 +39,7 @@ __all__ = [
     "Proof",
     "Segment",
     "Segments",
+    "Switch",
     "WeightMode",
     "WeightSizes",
     "check_plan",

@@ -22,7 +22,8 @@ from npusched.cost.weights import scale_bytes
 from npusched.graph.types import Placement
 from npusched.memory import align_up
 from npusched.schedule.kernels import KernelCost, Kernels, Places, Tally
-from npusched.schedule.types import Buffering
+from npusched.schedule.stripes import touched_maps
+from npusched.schedule.types import Buffering, WeightMode
 
 SLICE_COUNTS = (2, 3, 4, 6, 8, 12, 16)
 """Numbers of depth slices that are tried."""
@@ -175,7 +176,15 @@ class StagedWeights:
         return self.kernels.weights(v, self.kernels.rows(v), places)
 
     def _block(self, v: int, places: Places) -> BlockConfig:
-        return self.kernels.block(v, self.kernels.rows(v), places)
+        rows = self.kernels.rows(v)
+        return self.kernels.best_block(v, rows, ((0, rows, 1),), places, WeightMode.RESIDENT)
+
+    def _scheduled_block(self, v: int) -> BlockConfig:
+        """The block with every feature map in the arena: ways do not depend on where maps lie."""
+        roles, maps = self.kernels.target.roles, self.kernels.graph.feature_maps
+        tensors = touched_maps(self.kernels.graph.ops[v])
+        arena = [(t, roles.const if maps[t].is_constant else roles.arena) for t in tensors]
+        return self._block(v, Places(tuple(arena)))
 
     def _find(self, v: int, places: Places) -> list[Way]:
         target, op = self.kernels.target, self.kernels.graph.ops[v]
@@ -184,24 +193,20 @@ class StagedWeights:
             return []
         weights = self._weights(v, places)
         depth = op.weights.shape[0]
-        found = [
-            self._way(v, places, weights, (0, depth), prefetched=early) for early in (True, False)
-        ]
+        found = [self._way(v, weights, (0, depth), prefetched=early) for early in (True, False)]
         if op.transpose is not None or any(sub.transpose for sub in op.sub_ops):
             return found
         granule = max(SLICE_GRANULE, self._block(v, places).ofm_ublock.c)
         for borders in sorted({slice_borders(depth, n, granule) for n in SLICE_COUNTS}):
             if len(borders) > 2:
                 found += [
-                    self._way(v, places, weights, borders, prefetched=early)
-                    for early in (True, False)
+                    self._way(v, weights, borders, prefetched=early) for early in (True, False)
                 ]
         return found
 
     def _way(
         self,
         v: int,
-        places: Places,
         weights: WeightBytes,
         borders: tuple[int, ...],
         *,
@@ -209,7 +214,7 @@ class StagedWeights:
     ) -> Way:
         target = self.kernels.target
         assert target.accelerator is not None
-        block = self._block(v, places)
+        block = self._scheduled_block(v)
         depth = borders[-1]
         sizes = [weights.total]
         if len(borders) > 2:

@@ -307,7 +307,7 @@ class _Execution:
         )
 
     def _store(self, fm: FeatureMap, values: Array) -> None:
-        place = self._find(fm.id)
+        place = self._find(fm.id, writes=True)
         self.memories[place.memory].write(place, _whole_access(fm), values.reshape(fm.shape))
 
     def _whole(self, tensor: int) -> Array:

@@ -36,13 +36,14 @@ def runs_on_npu(graph: OpGraph) -> bool:
 @lru_cache(maxsize=64)
 def plans_for(content: bytes, config: str) -> tuple[Plan, Plan, Plan]:
     """Plans without a budget, for the smallest one, and half-way between their peaks."""
-    planner = Planner.of(graph_for(content, config), load_target(config), _sizes)
+    planner = Planner.of(graph_for(content, config), load_target(config), sizes)
     largest, smallest = planner.plan(None), planner.smallest_budget_bytes()
     middle = planner.plan((largest.sram_peak_bytes + smallest) // 2)
     return largest, middle, planner.plan(smallest)
 
 
-def _sizes(op: ScheduledOp, block: BlockConfig) -> WeightBytes:
+def sizes(op: ScheduledOp, block: BlockConfig) -> WeightBytes:
+    """Any sizes do."""
     assert op.weights is not None
     assert block.ofm_block.c > 0
     return WeightBytes(weights=op.weights.elements // 16 * 16, scales=10 * op.weights.shape[0])
