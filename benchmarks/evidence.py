@@ -61,6 +61,7 @@ NAMES = (
     "ground_truth",
     "mutations",
     "executed",
+    "plans",
 )
 
 
