@@ -219,7 +219,7 @@ def _plan_row(graph: OpGraph, plan: Plan, expected: Expected) -> Row:
         **counts.row(),
         "rolling_buffers": sum(b.kind is BufferKind.ROLLING for b in plan.buffers),
         "fewer_rows": fewer_rows(graph, plan, expected.runs[0], expected.interpreted[0]),
-        "overlaps": overlaps(graph, plan, expected.runs[0]),
+        "overlaps": overlaps(graph, plan, expected.runs[0], expected.interpreted[0]),
     }
 
 
@@ -314,7 +314,9 @@ def _damage_lines(done: Sequence[Row]) -> list[str]:
         f"{total('fewer_rows', 'wrong')} of {total('fewer_rows', 'ran')} give wrong values.",
         f"- Two buffers at one address: {total('overlaps', 'refused')} of "
         f"{total('overlaps', 'tried')} refused for their addresses; of {total('overlaps', 'ran')} "
-        f"that were run although, {total('overlaps', 'noticed')} were noticed by what was read.",
+        f"that were run all the same, {total('overlaps', 'noticed')} were noticed by what was "
+        f"read, and {total('overlaps', 'harmless')} compute the right values (what was "
+        "overwritten had been read).",
     ]
 
 
