@@ -1,6 +1,6 @@
 """The lowered graph and our own plans, executed and compared with LiteRT's reference kernels.
 
-Every model on two accelerators: the graph interpreter, then the plan executor on the plans of
+Every model on three accelerators: the graph interpreter, then the plan executor on the plans of
 ``npusched plan`` at three budgets. Each feature map that holds a tensor of the file is compared
 with that tensor at tolerance 0, temporaries with the interpreter's. Then every plan is broken on
 purpose: one row fewer in each rolling buffer, two overlapping addresses.
@@ -10,25 +10,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
+from benchmarks.plan_compare import Counts, Expected, compare_interpreter, compare_plan, expect
 from benchmarks.plan_damage import fewer_rows, overlaps
 from npusched.api.planning import Prepared, prepare
-from npusched.errors import NpuschedError, SimError
+from npusched.errors import NpuschedError
 from npusched.graph.opgraph import OpGraph
 from npusched.hardware import Target, load_target
-from npusched.ir import OpKind, Subgraph
 from npusched.schedule import Plan, Planner
 from npusched.schedule.types import BufferKind
-from npusched.sim.execute_plan import Executed, PlanExecutor
-from npusched.sim.interpret import Interpreter, Values
-from npusched.sim.kernels.arrays import Array
+from npusched.sim.execute_plan import PlanExecutor
 from npusched.sim.proof import known_exceptions
-from npusched.sim.reference import random_inputs, reference_values
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -42,44 +36,6 @@ HEAVY_BYTES = 400_000
 """CI measures no models again whose file is larger than this."""
 
 
-@dataclass(slots=True)
-class Counts:
-    """What was compared with the reference: tensors, values, and the tensors that differ."""
-
-    tensors: int = 0
-    values: int = 0
-    temporaries: int = 0
-    rolled: int = 0
-    differing: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Name -> (differing values, largest difference)."""
-
-    def add(self, name: str, got: Array, wanted: Array) -> None:
-        """Compare the values of all inputs."""
-        self.values += wanted.size
-        gap = np.abs(got.astype(np.int64) - wanted.astype(np.int64))
-        if gap.any():
-            self.differing[name] = (int(np.count_nonzero(gap)), int(gap.max()))
-
-    def row(self) -> Row:
-        """As figures of a report."""
-        return {
-            "tensors": self.tensors,
-            "values": self.values,
-            "temporaries": self.temporaries,
-            "rolled": self.rolled,
-            "differing": {name: list(found) for name, found in sorted(self.differing.items())},
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What a case must compute: per run the inputs, the reference's tensors, the interpreter's."""
-
-    runs: list[list[Array]]
-    reference: dict[int, Array]
-    interpreted: list[Values]
-
-
 def cases() -> list[Case]:
     """(model, accelerator)."""
     return [(path, config) for path in corpus_files() for config in ACCELERATORS]
@@ -91,24 +47,19 @@ def measure(case: Case) -> Row:
     target = load_target(config)
     try:
         ready = prepare((corpus() / path).read_bytes(), name=Path(path).stem, target=target)
-        interpreter = Interpreter(ready.graph)
+        macs = _macs(ready.graph)
+        count = INPUTS if macs <= FEW_ABOVE_MACS else FEW_INPUTS
+        expected = expect(ready.model, ready.graph, count)
     except NpuschedError as error:
-        return {"status": _refusal(error)}
-    macs = _macs(ready.graph)
-    count = INPUTS if macs <= FEW_ABOVE_MACS else FEW_INPUTS
-    subgraph = ready.model.subgraphs[ready.graph.subgraph]
-    try:
-        expected = _expected(ready, interpreter, subgraph, count)
-    except SimError as error:
         return {"status": _refusal(error)}
     return {
         "status": "compared",
         "inputs": count,
         "mmac": round(macs / 1e6, 1),
-        "exceptions": list(known_exceptions(subgraph)),
-        "interpreter": _interpreter_counts(ready.graph, expected).row(),
+        "exceptions": list(known_exceptions(ready.model.subgraphs[ready.graph.subgraph])),
+        "interpreter": _figures(compare_interpreter(expected)),
         "plans": [
-            {"budget": name, **_plan_row(ready.graph, plan, expected)}
+            {"budget": name, **_plan_row(plan, expected)}
             for name, plan in three_plans(ready, target)
         ],
     }
@@ -145,111 +96,27 @@ def three_plans(ready: Prepared, target: Target) -> Iterator[tuple[str, Plan]]:
     yield "smallest", planner.plan(smallest)
 
 
-# --- comparing ------------------------------------------------------------------------------
-
-
-def _expected(
-    ready: Prepared, interpreter: Interpreter, subgraph: Subgraph, count: int
-) -> Expected:
-    drawn = random_inputs(subgraph, count, seed=0)
-    runs = [[drawn[index][k] for index in subgraph.inputs] for k in range(count)]
-    wanted = {
-        fm.source[1]
-        for fm in ready.graph.feature_maps.values()
-        if fm.source is not None and not fm.is_constant and not fm.is_graph_input
-    }
-    reference = reference_values(
-        ready.model.content,
-        drawn,
-        sorted(wanted | set(subgraph.outputs)),
-        keeps_all=True,
-        is_stateful=any(op.kind is OpKind.VAR_HANDLE for op in subgraph.ops),
-    )
-    return Expected(runs, reference, [interpreter.run(inputs) for inputs in runs])
-
-
-def _wanted(graph: OpGraph, tensor: int, expected: Expected) -> Array | None:
-    """The reference's values of a map (runs, elements), None for temporaries and constants."""
-    fm = graph.feature_maps[tensor]
-    found = None if fm.source is None else expected.reference.get(fm.source[1])
-    return None if found is None else found.reshape(len(found), -1)
-
-
-def _stacked(arrays: Sequence[Array]) -> Array:
-    return np.stack([array.ravel() for array in arrays])
-
-
-def _interpreter_counts(graph: OpGraph, expected: Expected) -> Counts:
-    counts = Counts()
-    for tensor in expected.interpreted[0].tensors:
-        wanted = _wanted(graph, tensor, expected)
-        if wanted is None or tensor in graph.inputs:
-            continue
-        counts.tensors += 1
-        got = _stacked([values.tensors[tensor] for values in expected.interpreted])
-        counts.add(graph.feature_maps[tensor].name, got, wanted)
-    _add_outputs(graph, counts, [values.outputs for values in expected.interpreted], expected)
-    return counts
-
-
-def _add_outputs(
-    graph: OpGraph, counts: Counts, outputs: Sequence[tuple[Array, ...]], expected: Expected
-) -> None:
-    """Compare the graph's outputs once more, as they are read after the last op."""
-    for position, tensor in enumerate(graph.outputs):
-        wanted = _wanted(graph, tensor, expected)
-        if wanted is not None:
-            counts.add(f"output {position}", _stacked([run[position] for run in outputs]), wanted)
-
-
-def _plan_row(graph: OpGraph, plan: Plan, expected: Expected) -> Row:
+def _plan_row(plan: Plan, expected: Expected) -> Row:
     """Run a plan on all inputs, compare, and try to break it."""
-    executor = PlanExecutor(graph, plan)
-    executed = [executor.run(inputs) for inputs in expected.runs]
-    counts = Counts()
-    for tensor in executed[0].tensors:
-        if tensor not in graph.inputs:
-            got = _stacked([each.tensors[tensor] for each in executed])
-            _add_map(graph, counts, tensor, got, expected)
-    for tensor in executed[0].rolled:
-        counts.rolled += 1
-        _add_rolled(graph, counts, tensor, executed, expected)
-    _add_outputs(graph, counts, [each.outputs for each in executed], expected)
+    executor = PlanExecutor(expected.graph, plan)
+    counts = compare_plan([executor.run(inputs) for inputs in expected.runs], expected)
+    inputs, values = expected.runs[0], expected.interpreted[0]
     return {
-        **counts.row(),
+        **_figures(counts),
         "rolling_buffers": sum(b.kind is BufferKind.ROLLING for b in plan.buffers),
-        "fewer_rows": fewer_rows(graph, plan, expected.runs[0], expected.interpreted[0]),
-        "overlaps": overlaps(graph, plan, expected.runs[0], expected.interpreted[0]),
+        "fewer_rows": fewer_rows(expected.graph, plan, inputs, values),
+        "overlaps": overlaps(expected.graph, plan, inputs, values),
     }
 
 
-def _add_map(graph: OpGraph, counts: Counts, tensor: int, got: Array, expected: Expected) -> None:
-    wanted = _wanted(graph, tensor, expected)
-    if wanted is None:
-        counts.temporaries += 1
-        wanted = _stacked([values.tensors[tensor] for values in expected.interpreted])
-    else:
-        counts.tensors += 1
-    counts.add(graph.feature_maps[tensor].name, got, wanted)
-
-
-def _add_rolled(
-    graph: OpGraph,
-    counts: Counts,
-    tensor: int,
-    executed: Sequence[Executed],
-    expected: Expected,
-) -> None:
-    """Compare the rows that were made of a map that never exists as a whole."""
-    wanted = _wanted(graph, tensor, expected)
-    if wanted is None:
-        counts.temporaries += 1
-        wanted = _stacked([values.tensors[tensor] for values in expected.interpreted])
-    else:
-        counts.tensors += 1
-    shape, made = executed[0].rolled[tensor].shape, executed[0].rolled_rows[tensor]
-    got = np.stack([each.rolled[tensor][:, :made] for each in executed])
-    counts.add(graph.feature_maps[tensor].name, got, wanted.reshape(-1, *shape)[:, :, :made])
+def _figures(counts: Counts) -> Row:
+    return {
+        "tensors": counts.tensors,
+        "values": counts.values,
+        "temporaries": counts.temporaries,
+        "rolled": counts.rolled,
+        "differing": {name: list(found) for name, found in sorted(counts.differing.items())},
+    }
 
 
 # --- the page -------------------------------------------------------------------------------

@@ -30,10 +30,15 @@ def runs_on_npu(graph: OpGraph) -> bool:
     return all(op.placement is Placement.NPU for op in graph.ops)
 
 
+def planner_for(content: bytes, config: str) -> Planner:
+    """A planner with rough weight sizes (no compilation by Vela)."""
+    return Planner.of(graph_for(content, config), load_target(config), _sizes)
+
+
 @lru_cache(maxsize=64)
 def plans_for(content: bytes, config: str) -> tuple[Plan, Plan, Plan]:
     """Plans without a budget, for the smallest one, and half-way between their peaks."""
-    planner = Planner.of(graph_for(content, config), load_target(config), _sizes)
+    planner = planner_for(content, config)
     largest, smallest = planner.plan(None), planner.smallest_budget_bytes()
     middle = planner.plan((largest.sram_peak_bytes + smallest) // 2)
     return largest, middle, planner.plan(smallest)
