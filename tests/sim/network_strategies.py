@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from hypothesis import note
 from hypothesis import strategies as st
 
 from npusched.tflite import Builder
@@ -138,5 +139,6 @@ def networks(
     for _ in range(draw(st.integers(*count))):
         step = draw(st.sampled_from(steps))
         x = step(draw, b, x)
+        note(f"{step.__name__}: {x.shape}")
     b.output(x)
     return b.build()
