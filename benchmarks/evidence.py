@@ -62,6 +62,7 @@ NAMES = (
     "mutations",
     "executed",
     "plans",
+    "weights",
 )
 
 

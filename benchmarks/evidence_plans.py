@@ -147,12 +147,19 @@ def render(rows: Sequence[Row]) -> str:
         ]
         lines += [_line(config, len(mine), name, found) for name, found in parts]
     lines += ["", *_damage_lines(done), "", "Not equal:", ""]
-    lines += [text for row in done for text in _differences(row)] or ["- none"]
+    lines += _by_accelerators([pair for row in done for pair in _differences(row)]) or ["- none"]
     lines += ["", "Not executed or not compared:", ""]
-    lines += [
-        f"- {' '.join(_case(row))}: {row['status']}" for row in rows if row["status"] != "compared"
-    ]
+    lines += _by_accelerators([(row, "") for row in rows if row["status"] != "compared"])
     return "\n".join(lines)
+
+
+def _by_accelerators(found: Sequence[tuple[Row, str]]) -> list[str]:
+    """One line per model and text; rows without a text tell their status."""
+    lines: dict[tuple[str, str], dict[str, None]] = {}
+    for row, text in found:
+        path, config = _case(row)
+        lines.setdefault((path, text or str(row["status"])), {})[config] = None
+    return [f"- {path} ({', '.join(where)}): {text}" for (path, text), where in lines.items()]
 
 
 def _line(config: str, models: int, name: str, found: Sequence[Row]) -> str:
@@ -187,17 +194,15 @@ def _damage_lines(done: Sequence[Row]) -> list[str]:
     ]
 
 
-def _differences(row: Row) -> list[str]:
+def _differences(row: Row) -> list[tuple[Row, str]]:
     known = "; ".join(str(each) for each in _items(row["exceptions"])) or "no known exception"
-    found = []
+    budgets: dict[str, list[str]] = {}
     for part in (_dict(row["interpreter"]), *_plans(row)):
         for name, figures in _dict(part["differing"]).items():
             count, largest = _items(figures)
-            found.append(
-                f"- {' '.join(_case(row))}, {part.get('budget', 'interpreter')}: {name}: {count} "
-                f"values, at most {largest} ({known})"
-            )
-    return found
+            text = f"{name}: {count} values, at most {largest} ({known})"
+            budgets.setdefault(text, []).append(str(part.get("budget", "interpreter")))
+    return [(row, f"{text}: {', '.join(names)}") for text, names in budgets.items()]
 
 
 def _is(plan: Row, budget: str) -> bool:
