@@ -62,6 +62,8 @@ NAMES = (
     "mutations",
     "executed",
     "silicon",
+    "plans",
+    "weights",
 )
 
 

@@ -23,8 +23,6 @@ from npusched.sim.run import Executable, open_compiled
 from npusched.tflite.reader import read_model
 from npusched.vela.cache import VelaCache
 from npusched.vela.options import Optimise, VelaOptions
-from npusched.vela.reader import read_tensors
-from npusched.vela.result import VelaResult
 from npusched.vela.runner import compile_model
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -77,7 +75,7 @@ def measure(case: Case) -> Row:
         "operators": len(ready.programs),
         "host_ops": _host_ops(ready),
         "hazards": dict(Counter(str(each.kind) for each in hazards)),
-        **_compared(proof, result),
+        **_compared(proof),
     }
 
 
@@ -86,10 +84,9 @@ def _host_ops(ready: Executable) -> int:
     return len(ready.graph.ops) - sum(each.subgraph == 0 for each in ready.file.operators)
 
 
-def _compared(proof: Proof, result: VelaResult) -> Row:
-    """What was equal. ``missing``: tensors that Vela allocated but no kernel was seen to write."""
+def _compared(proof: Proof) -> Row:
+    """What was equal. ``missing``: tensors that should be in memory, but no kernel wrote them."""
     inside = proof.intermediates
-    allocated = {tensor.name for tensor in read_tensors(result.database)}
     return {
         "verdict": str(proof.verdict),
         "inputs": proof.inputs,
@@ -101,7 +98,8 @@ def _compared(proof: Proof, result: VelaResult) -> Row:
         "kernels_equal": inside.equal,
         "tensors": inside.tensors,
         "covered": inside.covered,
-        "missing": sorted(name for name in inside.absorbed if name in allocated),
+        "missing": sorted(inside.missing),
+        "absorbed": inside.reasons,
         "single_rounding": proof.single_rounding,
         "exceptions": list(proof.exceptions),
     }
@@ -113,8 +111,8 @@ def render(rows: Sequence[Row]) -> str:
         "Compiled files executed by the simulator and compared with LiteRT's reference kernels on",
         "seeded random inputs, tolerance 0; fully connected layers round once, as the reference",
         "does. Kernels: 8- and 16-bit results found among the reference's tensors (the others are",
-        "temporaries of decomposed ops). Covered: tensors found whole; the others are absorbed by",
-        "their neighbours (pads, fused activations, views).",
+        "temporaries of decomposed ops). Covered: tensors found whole, of those that should be in",
+        "memory; the others are absorbed by their neighbours, and counted below by reason.",
         "",
         "| accelerator | setting | models | equal | values | kernels equal | tensors covered | "
         "hazards |",
@@ -134,6 +132,18 @@ def render(rows: Sequence[Row]) -> str:
                 f"{_sum(mine, 'kernels_equal')} of {_sum(mine, 'kernels')} | "
                 f"{_sum(mine, 'covered')} of {_sum(mine, 'tensors')} | {hazards} |"
             )
+    lines += ["", "Tensors that should be in memory and were not found:", ""]
+    lines += [
+        f"- {' '.join(_case(row))}: {', '.join(map(str, _list(row, 'missing')))}"
+        for row in rows
+        if row["status"] == "compared" and row["missing"]
+    ] or ["- none"]
+    reasons: Counter[str] = Counter()
+    for row in rows:
+        if row["status"] == "compared":
+            reasons.update(_counts(row, "absorbed"))
+    lines += ["", "Tensors that never reach memory, by reason:", ""]
+    lines += [f"- {reason}: {count}" for reason, count in reasons.most_common()] or ["- none"]
     lines += ["", "Not equal:", ""]
     lines += [
         f"- {' '.join(_case(row))}: {row['differing']} of {row['values']} values, at most "

@@ -111,7 +111,9 @@ def render_prove_text(report: ProveReport, *, width: int, colour: bool) -> str:
     )
     if inside.skipped:
         lines.append(_labelled("", f"{plural(inside.skipped, 'kernel')} not looked for"))
-    lines += _names("absorbed", inside.absorbed, width)
+    lines += _names("missing", inside.missing, width)
+    for reason, count in inside.reasons.items():
+        lines.append(_labelled("absorbed", f"{plural(count, 'tensor')}: {reason}"))
     lines += _names("different", inside.different, width)
     if report.difference is not None:
         it = report.difference

@@ -179,8 +179,9 @@ class IntermediateFacts(Published, frozen=True, kw_only=True):
     """Kernel results looked for among the tensors of the original.
 
     ``compared`` kernels of 8 and 16 bits, ``equal`` of them found verbatim; ``temporaries`` have
-    no counterpart; ``covered`` of ``tensors`` were found whole, ``coverage`` is their share;
-    ``absorbed`` tensors never reach memory; ``different`` ones between operators differ;
+    no counterpart. ``tensors`` should be in memory; ``covered`` of them were found whole,
+    ``coverage`` is their share, ``missing`` were not found. ``absorbed`` tensors never reach
+    memory; ``reasons`` counts them by reason. ``different`` ones between operators differ;
     ``skipped`` kernels were not looked for.
     """
 
@@ -190,7 +191,9 @@ class IntermediateFacts(Published, frozen=True, kw_only=True):
     tensors: int
     covered: int
     temporaries: tuple[str, ...]
+    missing: tuple[str, ...]
     absorbed: tuple[str, ...]
+    reasons: dict[str, int]
     different: tuple[str, ...]
     skipped: int
 

@@ -61,7 +61,7 @@ class PlanExecutor:
         self.meanings = meanings_of(graph, single_rounding=single_rounding)
         self.offsets = _offsets(plan)
         if is_checked:
-            _check_addresses(plan)
+            check_addresses(plan)
         self.same = storage(graph)
 
     def run(self, inputs: Sequence[Array]) -> Executed:
@@ -104,7 +104,7 @@ def _offsets(plan: Plan) -> list[int]:
     return [by_memory[buffer.memory][k] for k, buffer in enumerate(plan.buffers)]
 
 
-def _check_addresses(plan: Plan) -> None:
+def check_addresses(plan: Plan) -> None:
     """Refuse buffers that share bytes while both are needed (SimError)."""
     for memory, allocation in plan.allocations:
         ranges = live_ranges(plan.in_memory(memory))

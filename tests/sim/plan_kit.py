@@ -8,15 +8,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from functools import lru_cache
 
-from msgspec.structs import replace
-
 from npusched.api.planning import graph_of, read
 from npusched.cost.types import BlockConfig, WeightBytes
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement, ScheduledOp
 from npusched.hardware import load_target
 from npusched.schedule import Plan, Planner
-from npusched.sim.execute_plan import Executed
 from npusched.sim.interpret import Interpreter, Values
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.reference import random_inputs
@@ -33,10 +30,15 @@ def runs_on_npu(graph: OpGraph) -> bool:
     return all(op.placement is Placement.NPU for op in graph.ops)
 
 
+def planner_for(content: bytes, config: str) -> Planner:
+    """A planner with rough weight sizes (no compilation by Vela)."""
+    return Planner.of(graph_for(content, config), load_target(config), _sizes)
+
+
 @lru_cache(maxsize=64)
 def plans_for(content: bytes, config: str) -> tuple[Plan, Plan, Plan]:
     """Plans without a budget, for the smallest one, and half-way between their peaks."""
-    planner = Planner.of(graph_for(content, config), load_target(config), sizes)
+    planner = planner_for(content, config)
     largest, smallest = planner.plan(None), planner.smallest_budget_bytes()
     middle = planner.plan((largest.sram_peak_bytes + smallest) // 2)
     return largest, middle, planner.plan(smallest)
@@ -61,47 +63,3 @@ def interpreted(content: bytes, config: str, seed: int = 0) -> tuple[list[Array]
     """One input, and what the interpreter makes of it."""
     (inputs,) = inputs_for(content, seed, 1)
     return inputs, Interpreter(graph_for(content, config)).run(inputs)
-
-
-def differing(executed: Executed, values: Values) -> list[int]:
-    """Ids of the maps whose values differ (rows that were never made left out); -1: an output."""
-    found = [
-        tensor
-        for tensor, array in executed.tensors.items()
-        if (array != values.tensors[tensor]).any()
-    ]
-    for tensor, array in executed.rolled.items():
-        made = executed.rolled_rows[tensor]
-        wanted = values.tensors[tensor].reshape(array.shape)
-        if (array[:, :made] != wanted[:, :made]).any():
-            found.append(tensor)
-    if any((a != b).any() for a, b in zip(executed.outputs, values.outputs, strict=True)):
-        found.append(-1)
-    return found
-
-
-def with_rows(plan: Plan, number: int, change: int) -> Plan:
-    """The plan with ``change`` more rows in one rolling buffer (its bytes stay as they are)."""
-    buffers = list(plan.buffers)
-    buffers[number] = replace(buffers[number], rows=buffers[number].rows + change)
-    return replace(plan, buffers=tuple(buffers))
-
-
-def moved(plan: Plan, number: int, offset_bytes: int) -> Plan:
-    """The plan with one buffer at another address of its memory."""
-    memory = plan.buffers[number].memory
-    place = [k for k, b in enumerate(plan.buffers) if b.memory == memory].index(number)
-    allocations = []
-    for name, allocation in plan.allocations:
-        offsets = list(allocation.offsets)
-        if name == memory:
-            offsets[place] = offset_bytes
-        allocations.append((name, replace(allocation, offsets=tuple(offsets))))
-    return replace(plan, allocations=tuple(allocations))
-
-
-def offset_of(plan: Plan, number: int) -> int:
-    """Address of a buffer in its memory."""
-    memory = plan.buffers[number].memory
-    place = [k for k, b in enumerate(plan.buffers) if b.memory == memory].index(number)
-    return dict(plan.allocations)[memory].offsets[place]

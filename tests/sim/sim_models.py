@@ -51,13 +51,15 @@ def accelerator(config: str) -> AcceleratorU55:
     return found
 
 
-def _one(
+def one_op(
     method: str,
     *args: object,
     shape: tuple[int, ...] = SHAPE,
     dtype: str = "int8",
     **named: object,
 ) -> Callable[[], bytes]:
+    """A maker of a model with one op: a method of the builder on one input."""
+
     def build() -> bytes:
         b = Builder(method)
         found = getattr(b, method)(b.input("x", shape, dtype), *args, **named)
@@ -67,13 +69,15 @@ def _one(
     return build
 
 
-def _two(
+def two_operands(
     kind: str,
     y: tuple[int, ...] = SHAPE,
     dtype: str = "int8",
     x: tuple[int, ...] = SHAPE,
     **named: object,
 ) -> Callable[[], bytes]:
+    """A maker of a model with one op on two inputs of the shapes ``x`` and ``y``."""
+
     def build() -> bytes:
         b = Builder(kind)
         b.output(getattr(b, kind)(b.input("x", x, dtype), b.input("y", y, dtype), **named))
@@ -98,7 +102,8 @@ def _concat(axis: int) -> bytes:
     return b.build()
 
 
-def _reduce(kind: OpKind, axis: int) -> bytes:
+def reduced(kind: OpKind, axis: int) -> bytes:
+    """A model that reduces one axis."""
     b = Builder("reduce")
     b.output(b.reduce(kind, b.input("x", (1, 8, 8, 8)), (axis,)))
     return b.build()
@@ -127,78 +132,78 @@ def tall_network(height: int = 64) -> bytes:
 
 
 MODELS: dict[str, Callable[[], bytes]] = {
-    "conv": _one("conv2d", 20, activation="RELU"),
-    "conv_1x1": _one("conv2d", 33, 1),
-    "conv_valid_3x2_s2": _one("conv2d", 5, (3, 2), stride=2, padding="VALID"),
-    "conv_s3": _one("conv2d", 6, 5, stride=3),
-    "conv_11x3": _one("conv2d", 4, (11, 3), shape=(1, 16, 9, 5)),
-    "conv_9x9": _one("conv2d", 4, 9, shape=(1, 12, 12, 8)),
-    "conv_dilated": _one("conv2d", 8, dilation=2),
-    "conv_dilated_5x5": _one("conv2d", 8, 5, dilation=(2, 1), shape=(1, 14, 11, 6)),
-    "conv_groups": _one("conv2d", 8, groups=2, shape=(1, 8, 8, 8)),
-    "conv_per_tensor": _one("conv2d", 8, per_channel=False),
-    "conv_deep": _one("conv2d", 40, 3, shape=(1, 5, 5, 70)),
-    "conv_shallow": _one("conv2d", 17, 3, shape=(1, 12, 10, 1)),
-    "conv_one_channel": _one("conv2d", 1, 3),
-    "conv_uint8": _one("conv2d", 8, dtype="uint8"),
-    "conv_int16": _one("conv2d", 8, dtype="int16"),
-    "conv_relu_n1": _one("conv2d", 8, activation="RELU_N1_TO_1"),
-    "depthwise": _one("depthwise_conv2d", 3, activation="RELU6"),
-    "depthwise_5x5_s2": _one("depthwise_conv2d", 5, stride=2, shape=(1, 15, 11, 24)),
-    "depthwise_dilated": _one("depthwise_conv2d", 3, dilation=2),
-    "depthwise_x2": _one("depthwise_conv2d", 3, multiplier=2, shape=(1, 8, 8, 8)),
-    "depthwise_int16": _one("depthwise_conv2d", 3, dtype="int16"),
-    "depthwise_uint8": _one("depthwise_conv2d", 3, dtype="uint8"),
-    "tconv": _one("transpose_conv", 4),
-    "tconv_valid": _one("transpose_conv", 4, padding="VALID"),
-    "fc": _one("fully_connected", 10, shape=(1, 64)),
-    "fc_long": _one("fully_connected", 70, shape=(1, 515)),
-    "fc_batch": _one("fully_connected", 10, activation="RELU", shape=(5, 64)),
-    "max_pool": _one("max_pool2d", 3, stride=2, padding="SAME"),
-    "max_pool_valid": _one("max_pool2d"),
-    "max_pool_uint8": _one("max_pool2d", dtype="uint8"),
-    "max_pool_int16": _one("max_pool2d", dtype="int16"),
-    "avg_pool_same": _one("avg_pool2d", 3, stride=2, padding="SAME"),
-    "avg_pool_valid": _one("avg_pool2d", (2, 3), stride=1, padding="VALID"),
-    "avg_pool_int16": _one("avg_pool2d", 2, padding="VALID", dtype="int16"),
-    "mean": _one("mean", keep_dims=True),
-    "reduce_max": lambda: _reduce(OpKind.REDUCE_MAX, 1),
-    **{name: _one(name) for name in ("relu", "relu6", "logistic", "tanh", "hard_swish")},
-    **{name: _one(name) for name in ("exp", "abs", "gelu")},
-    "leaky_relu": _one("leaky_relu", 0.2),
-    "leaky_relu_int16": _one("leaky_relu", 0.2, dtype="int16"),
-    "prelu": _one("prelu"),
-    "exp_int16": _one("exp", dtype="int16"),
-    "hard_swish_uint8": _one("hard_swish", dtype="uint8"),
-    "softmax": _one("softmax", shape=(1, 10)),
-    "softmax_rows": _one("softmax", shape=(1, 5, 12)),
-    "softmax_uint8": _one("softmax", shape=(1, 10), dtype="uint8"),
-    "softmax_int16": _one("softmax", shape=(1, 10), dtype="int16"),
-    **{f"{name}_int8": _two(name) for name in ("add", "sub", "mul", "minimum", "maximum")},
-    **{f"{name}_uint8": _two(name, dtype="uint8") for name in ("add", "mul", "maximum")},
-    **{f"{name}_int16": _two(name, dtype="int16") for name in ("add", "sub", "mul")},
+    "conv": one_op("conv2d", 20, activation="RELU"),
+    "conv_1x1": one_op("conv2d", 33, 1),
+    "conv_valid_3x2_s2": one_op("conv2d", 5, (3, 2), stride=2, padding="VALID"),
+    "conv_s3": one_op("conv2d", 6, 5, stride=3),
+    "conv_11x3": one_op("conv2d", 4, (11, 3), shape=(1, 16, 9, 5)),
+    "conv_9x9": one_op("conv2d", 4, 9, shape=(1, 12, 12, 8)),
+    "conv_dilated": one_op("conv2d", 8, dilation=2),
+    "conv_dilated_5x5": one_op("conv2d", 8, 5, dilation=(2, 1), shape=(1, 14, 11, 6)),
+    "conv_groups": one_op("conv2d", 8, groups=2, shape=(1, 8, 8, 8)),
+    "conv_per_tensor": one_op("conv2d", 8, per_channel=False),
+    "conv_deep": one_op("conv2d", 40, 3, shape=(1, 5, 5, 70)),
+    "conv_shallow": one_op("conv2d", 17, 3, shape=(1, 12, 10, 1)),
+    "conv_one_channel": one_op("conv2d", 1, 3),
+    "conv_uint8": one_op("conv2d", 8, dtype="uint8"),
+    "conv_int16": one_op("conv2d", 8, dtype="int16"),
+    "conv_relu_n1": one_op("conv2d", 8, activation="RELU_N1_TO_1"),
+    "depthwise": one_op("depthwise_conv2d", 3, activation="RELU6"),
+    "depthwise_5x5_s2": one_op("depthwise_conv2d", 5, stride=2, shape=(1, 15, 11, 24)),
+    "depthwise_dilated": one_op("depthwise_conv2d", 3, dilation=2),
+    "depthwise_x2": one_op("depthwise_conv2d", 3, multiplier=2, shape=(1, 8, 8, 8)),
+    "depthwise_int16": one_op("depthwise_conv2d", 3, dtype="int16"),
+    "depthwise_uint8": one_op("depthwise_conv2d", 3, dtype="uint8"),
+    "tconv": one_op("transpose_conv", 4),
+    "tconv_valid": one_op("transpose_conv", 4, padding="VALID"),
+    "fc": one_op("fully_connected", 10, shape=(1, 64)),
+    "fc_long": one_op("fully_connected", 70, shape=(1, 515)),
+    "fc_batch": one_op("fully_connected", 10, activation="RELU", shape=(5, 64)),
+    "max_pool": one_op("max_pool2d", 3, stride=2, padding="SAME"),
+    "max_pool_valid": one_op("max_pool2d"),
+    "max_pool_uint8": one_op("max_pool2d", dtype="uint8"),
+    "max_pool_int16": one_op("max_pool2d", dtype="int16"),
+    "avg_pool_same": one_op("avg_pool2d", 3, stride=2, padding="SAME"),
+    "avg_pool_valid": one_op("avg_pool2d", (2, 3), stride=1, padding="VALID"),
+    "avg_pool_int16": one_op("avg_pool2d", 2, padding="VALID", dtype="int16"),
+    "mean": one_op("mean", keep_dims=True),
+    "reduce_max": lambda: reduced(OpKind.REDUCE_MAX, 1),
+    **{name: one_op(name) for name in ("relu", "relu6", "logistic", "tanh", "hard_swish")},
+    **{name: one_op(name) for name in ("exp", "abs", "gelu")},
+    "leaky_relu": one_op("leaky_relu", 0.2),
+    "leaky_relu_int16": one_op("leaky_relu", 0.2, dtype="int16"),
+    "prelu": one_op("prelu"),
+    "exp_int16": one_op("exp", dtype="int16"),
+    "hard_swish_uint8": one_op("hard_swish", dtype="uint8"),
+    "softmax": one_op("softmax", shape=(1, 10)),
+    "softmax_rows": one_op("softmax", shape=(1, 5, 12)),
+    "softmax_uint8": one_op("softmax", shape=(1, 10), dtype="uint8"),
+    "softmax_int16": one_op("softmax", shape=(1, 10), dtype="int16"),
+    **{f"{name}_int8": two_operands(name) for name in ("add", "sub", "mul", "minimum", "maximum")},
+    **{f"{name}_uint8": two_operands(name, dtype="uint8") for name in ("add", "mul", "maximum")},
+    **{f"{name}_int16": two_operands(name, dtype="int16") for name in ("add", "sub", "mul")},
     "add_unequal": _unequal_add,
     "add_unequal_int16": lambda: _unequal_add("int16"),
-    "add_broadcast_c": _two("add", (1, 1, 1, 13)),
-    "add_broadcast_hw": _two("mul", (1, 9, 7, 1)),
-    "sub_broadcast_reversed": _two("sub", SHAPE, x=(1, 1, 7, 13)),
-    "add_scalar": _one("add", 0.5, activation="RELU"),
-    "mul_scalar": _one("mul", -0.75),
-    "maximum_scalar": _one("maximum", 0.25),
-    "squared_difference": _two("squared_difference"),
-    "batch_matmul": _two("batch_matmul", (1, 2, 7, 3), x=(1, 2, 5, 7)),
-    "requantize": _one("quantize", "int8", scale=0.1, zero_point=3),
-    "to_uint8": _one("quantize", "uint8", scale=0.1, zero_point=30),
-    "resize_bilinear": _one("resize_bilinear", (18, 14)),
-    "resize_nearest": _one("resize_nearest", (18, 14)),
-    "pad": _one("pad", ((0, 0), (1, 2), (0, 1), (0, 0))),
+    "add_broadcast_c": two_operands("add", (1, 1, 1, 13)),
+    "add_broadcast_hw": two_operands("mul", (1, 9, 7, 1)),
+    "sub_broadcast_reversed": two_operands("sub", SHAPE, x=(1, 1, 7, 13)),
+    "add_scalar": one_op("add", 0.5, activation="RELU"),
+    "mul_scalar": one_op("mul", -0.75),
+    "maximum_scalar": one_op("maximum", 0.25),
+    "squared_difference": two_operands("squared_difference"),
+    "batch_matmul": two_operands("batch_matmul", (1, 2, 7, 3), x=(1, 2, 5, 7)),
+    "requantize": one_op("quantize", "int8", scale=0.1, zero_point=3),
+    "to_uint8": one_op("quantize", "uint8", scale=0.1, zero_point=30),
+    "resize_bilinear": one_op("resize_bilinear", (18, 14)),
+    "resize_nearest": one_op("resize_nearest", (18, 14)),
+    "pad": one_op("pad", ((0, 0), (1, 2), (0, 1), (0, 0))),
     "concat_c": lambda: _concat(3),
     "concat_h": lambda: _concat(1),
-    "split": _one("split", 4, shape=(1, 8, 8, 8)),
-    "slice": _one("slice", (0, 1, 2, 0), (1, 4, -1, 8)),
-    "strided_slice": _one("strided_slice", (0, 1, 0, 0), (1, 7, 7, 13), (1, 2, 2, 1)),
-    "transpose": _one("transpose", (0, 2, 1, 3)),
-    "transpose_c": _one("transpose", (0, 3, 1, 2)),
+    "split": one_op("split", 4, shape=(1, 8, 8, 8)),
+    "slice": one_op("slice", (0, 1, 2, 0), (1, 4, -1, 8)),
+    "strided_slice": one_op("strided_slice", (0, 1, 0, 0), (1, 7, 7, 13), (1, 2, 2, 1)),
+    "transpose": one_op("transpose", (0, 2, 1, 3)),
+    "transpose_c": one_op("transpose", (0, 3, 1, 2)),
     "network": _network,
     "tall": tall_network,
 }

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.plan_damage import differing, moved, offset_of, with_rows
 from npusched.demos import demo
 from npusched.errors import SimError
 from npusched.graph.types import Access, Layout
@@ -19,16 +20,7 @@ from npusched.schedule.types import BufferKind
 from npusched.sim.execute_plan import PlanExecutor, execute_plan
 from npusched.sim.plan_memory import ByteMemory, Place
 from npusched.tflite import Builder
-from tests.sim.plan_kit import (
-    differing,
-    graph_for,
-    interpreted,
-    moved,
-    offset_of,
-    plans_for,
-    runs_on_npu,
-    with_rows,
-)
+from tests.sim.plan_kit import graph_for, interpreted, plans_for, runs_on_npu
 from tests.sim.sim_models import corpus_model
 
 CONFIGS = ("ethos-u55-128", "ethos-u65-256")

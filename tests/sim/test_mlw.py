@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.evidence_weights import c_decoder, digest, streams_of
 from npusched.errors import SimError
-from npusched.sim import decode
 from npusched.sim.mlw import decode_mlw
-from npusched.sim.run import open_compiled
 from tests.sim.sim_models import compiled, corpus_model
-
-ORACLE = """
-import json, sys
-from ethosu import mlw_codec
-for line in sys.stdin:
-    print(json.dumps(mlw_codec.decode(bytearray.fromhex(line.strip()))), flush=True)
-"""
-
-
-def oracle(streams: list[bytes]) -> list[list[int]]:
-    """Decode with the C codec in a process of its own: it exits on bad input."""
-    text = "\n".join(stream.hex() for stream in streams)
-    found = subprocess.run(
-        [sys.executable, "-c", ORACLE], input=text, capture_output=True, text=True, check=True
-    )
-    return [json.loads(line) for line in found.stdout.splitlines()]
 
 
 def encode(values: list[int]) -> bytes:
@@ -123,23 +103,18 @@ def test_decodes_what_was_encoded(values: list[int]) -> None:
 def corpus_streams(corpus_dir: Path) -> list[bytes]:
     """All weight streams that regor's own encoder made for three models, two accelerators."""
     found: set[bytes] = set()
-
-    def record(stream: bytes) -> np.ndarray:
-        found.add(stream)
-        return decode_mlw(stream)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode, "decode_mlw", record)
-        for name in ("mlpt_kws", "mlpt_resnet8", "mlpt_str_ww"):
-            for config in ("ethos-u55-128", "ethos-u65-512"):
-                open_compiled(compiled(corpus_model(corpus_dir, name), config))
+    for name in ("mlpt_kws", "mlpt_resnet8", "mlpt_str_ww"):
+        for config in ("ethos-u55-128", "ethos-u65-512"):
+            streams, _ = streams_of(compiled(corpus_model(corpus_dir, name), config))
+            found.update(streams)
     return sorted(found)
 
 
 def test_equals_the_c_decoder_on_real_streams(corpus_streams: list[bytes]) -> None:
+    """``reports/weights.md`` has those of all models."""
     assert len(corpus_streams) > 80
-    for stream, expected in zip(corpus_streams, oracle(corpus_streams), strict=True):
-        assert decode_mlw(stream).tolist() == expected
+    ours = [(len(values), digest(values)) for values in map(decode_mlw, corpus_streams)]
+    assert ours == c_decoder(corpus_streams)
 
 
 def test_refuses_truncated_streams(corpus_streams: list[bytes]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from npusched.errors import NpuschedError, SimError
+from npusched.sim.absorbed import Absorption
 from npusched.sim.check import check_executable
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.mutate import draw_mutations, effect, mutate
@@ -33,6 +34,10 @@ CASES = [
 ]
 
 
+UP_TO_ONE_LSB = {"mlzoo_ds_cnn_s_int16": {"model/dense/MatMul;model/dense/BiasAdd"}}
+"""Results of int16 FULLY_CONNECTED ops, by model: the one exception to finding every tensor."""
+
+
 @pytest.mark.parametrize(("name", "config", "arena", "size"), CASES)
 def test_corpus_models_are_exact(
     name: str, config: str, arena: int | None, size: bool, corpus_dir: Path
@@ -43,7 +48,7 @@ def test_corpus_models_are_exact(
     assert proof.verdict is Verdict.EQUAL, proof.difference
     figures = proof.intermediates
     assert figures.equal >= 0.75 * figures.kernels
-    assert figures.coverage >= 0.85
+    assert set(figures.missing) <= UP_TO_ONE_LSB.get(name, set())
     assert not any(check_executable(open_compiled(made)))
 
 
@@ -53,6 +58,8 @@ def test_mixed_models_run_end_to_end(corpus_dir: Path) -> None:
     made = compiled(content, "ethos-u55-128")
     proof = prove_compiled(content, made, 1, seed=0)
     assert proof.verdict is Verdict.EQUAL, proof.difference
+    assert proof.intermediates.coverage == 1.0, proof.intermediates.missing
+    assert proof.intermediates.reasons == {Absorption.ACTIVATION: 1, Absorption.HOST: 2}
     ready = open_compiled(made)
     assert len(ready.programs) > 5
     assert not any(check_executable(ready))
@@ -62,6 +69,8 @@ def test_variables_around_an_npu_operator(corpus_dir: Path) -> None:
     content = corpus_model(corpus_dir, "mww_okay_nabu_v2")
     proof = prove_compiled(content, compiled(content, "ethos-u55-128"), 2, seed=0)
     assert proof.verdict is Verdict.EQUAL
+    assert proof.intermediates.coverage == 1.0, proof.intermediates.missing
+    assert proof.intermediates.reasons == {Absorption.ACTIVATION: 1, Absorption.SLICE: 2}
 
 
 def test_fully_connected_rounds_twice_in_hardware(corpus_dir: Path) -> None:
