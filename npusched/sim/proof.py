@@ -218,7 +218,7 @@ def prove(
         intermediates=intermediates,
         difference=difference,
         single_rounding=once,
-        exceptions=_exceptions(graph),
+        exceptions=known_exceptions(graph),
     )
 
 
@@ -423,7 +423,7 @@ class _Watcher:
         )
 
 
-def _exceptions(graph: Subgraph) -> tuple[str, ...]:
+def known_exceptions(graph: Subgraph) -> tuple[str, ...]:
     """Known differences between the NPU and the reference that a model can show."""
     found = []
     for op in graph.ops:

@@ -17,7 +17,7 @@ from npusched.cli.executing import MODES
 from npusched.demos import demo
 from npusched.errors import SimError
 from npusched.hardware import load_target
-from npusched.sim import run as sim_run
+from npusched.sim import host as sim_host
 from npusched.sim.mutate import register_writes
 from npusched.sim.proof import Mode
 from npusched.sim.run import open_compiled
@@ -175,7 +175,7 @@ def test_host_ops_without_litert(
             'install them: pip install "npusched[prove]"',
         )
 
-    monkeypatch.setattr(sim_run, "reference_values", missing)
+    monkeypatch.setattr(sim_host, "reference_values", missing)
     path = tmp_path / "mixed_vela.tflite"
     path.write_bytes(compiled(mixed()))
     assert "npusched[prove]" in fails(capsys, ["run", str(path)], as_json=False)["text"]
