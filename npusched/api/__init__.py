@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from npusched.api.folding import FoldResult, fold
     from npusched.api.inspecting import inspect_report
     from npusched.api.planning import plan, plan_report
+    from npusched.api.proving import prove_plan, prove_plan_report
 
 __all__ = [
     "FoldResult",
@@ -30,6 +31,8 @@ __all__ = [
     "npz_bytes",
     "plan",
     "plan_report",
+    "prove_plan",
+    "prove_plan_report",
     "prove_report",
     "run_compiled",
 ]
@@ -47,6 +50,8 @@ _HOMES = {
     "npz_bytes": "executing",
     "plan": "planning",
     "plan_report": "planning",
+    "prove_plan": "proving",
+    "prove_plan_report": "proving",
     "prove_report": "executing",
     "run_compiled": "executing",
 }

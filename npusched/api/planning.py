@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npusched.hardware import Target
     from npusched.ir import Model, Shape
     from npusched.report import PlanReport
-    from npusched.schedule import Objective, Planner
+    from npusched.schedule import Objective, Plan, Planner
 
 
 def plan(
@@ -66,11 +66,46 @@ def plan_report(
     use_cache: bool = True,
 ) -> PlanReport:
     """Like ``plan``, for bytes and a resolved target."""
-    from npusched.advise import Situation, advise
-    from npusched.report import PlanInputs, build_report
-    from npusched.schedule import Planner, check_plan, fusion_levels, whole_cost
+    planned = make_plan(
+        content,
+        name=name,
+        target=target,
+        sram=sram,
+        objective=objective,
+        lambda_cycles_per_byte=lambda_cycles_per_byte,
+        signature=signature,
+        input_shapes=input_shapes,
+        use_vela=use_vela,
+        use_cache=use_cache,
+    )
+    return report_of(planned, target, has_budget=sram is not None, input_shapes=input_shapes)
 
-    model, graph, sizes, goal, warnings = prepare(
+
+class Planned(NamedTuple):
+    """A plan, what it was made from, and the planner that made it."""
+
+    ready: Prepared
+    planner: Planner
+    plan: Plan
+
+
+def make_plan(
+    content: bytes,
+    *,
+    name: str,
+    target: Target,
+    sram: str | int | None = None,
+    objective: str = "cycles",
+    lambda_cycles_per_byte: float = 0.1,
+    signature: str | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    use_vela: bool = True,
+    use_cache: bool = True,
+) -> Planned:
+    """Plan a model, and let the independent checker look at the plan; errors as for ``plan``."""
+    from npusched.schedule import Planner, check_plan
+
+    ready = prepare(
         content,
         name=name,
         target=target,
@@ -82,11 +117,29 @@ def plan_report(
         use_cache=use_cache,
     )
     budget = budget_bytes(target, sram)
-    planner = Planner.of(graph, target, sizes.of, objective=goal, limit_bytes=budget)
+    planner = Planner.of(
+        ready.graph, target, ready.sizes.of, objective=ready.objective, limit_bytes=budget
+    )
     found = planner.plan(budget, is_capacity=sram is None)
-    faults = check_plan(graph, target, found)
+    faults = check_plan(ready.graph, target, found)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
+    return Planned(ready, planner, found)
+
+
+def report_of(
+    planned: Planned,
+    target: Target,
+    *,
+    has_budget: bool,
+    input_shapes: Mapping[str, Shape] | None = None,
+) -> PlanReport:
+    """The report of a plan: with fusion levels, advice, and what its ops cost alone."""
+    from npusched.advise import Situation, advise
+    from npusched.report import PlanInputs, build_report
+    from npusched.schedule import fusion_levels, whole_cost
+
+    (model, graph, sizes, goal, warnings), planner, found = planned
     segments = planner.segments
     folded = _folded_planner(model, graph, target, sizes, goal, input_shapes)
     subgraph = model.subgraphs[graph.subgraph]
@@ -110,10 +163,10 @@ def plan_report(
                 subgraph, segments, segments if folded is None else folded[0].segments, found
             ),
             unfused=[whole_cost(segments, v) for v in range(len(graph.ops))],
-            objective=objective,
+            objective=goal.goal.value,
             vela_version=sizes.vela_version,
             warnings=warnings,
-            has_budget=sram is not None,
+            has_budget=has_budget,
             advice=advice,
         )
     )

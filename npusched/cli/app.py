@@ -21,6 +21,7 @@ from npusched.cli.options import (
     examples,
     format_option,
     output_option,
+    plan_options,
     target_options,
 )
 from npusched.cli.output import (
@@ -32,7 +33,7 @@ from npusched.cli.output import (
     write_file,
     write_result,
 )
-from npusched.cli.parse import TargetArguments, display_name, parse_shapes, read_bytes
+from npusched.cli.parse import PlanArguments, TargetArguments, display_name, read_bytes
 
 if TYPE_CHECKING:
     from npusched.report import PlanReport
@@ -71,37 +72,12 @@ def app() -> None:
 )
 @click.argument("model")
 @target_options
-@click.option("--sram", metavar="SIZE", help="Budget, e.g. 64KiB. Default: the target's capacity.")
-@click.option(
-    "--objective",
-    type=click.Choice(["cycles", "energy", "offchip", "sram"]),
-    default="cycles",
-    show_default=True,
-    help="What to minimise. cycles: cycles + lambda x off-chip bytes.",
-)
-@click.option(
-    "--lambda",
-    "lambda_",
-    type=click.FloatRange(min=0, max=1e9),
-    default=0.1,
-    show_default=True,
-    metavar="X",
-    help="Cycles that one off-chip byte is worth.",
-)
+@plan_options
 @click.option(
     "--frontier",
     is_flag=True,
     help="List the best plan for every amount of SRAM, within the budget and below.",
 )
-@click.option("--signature", metavar="KEY", help="Entry point to plan. Default: subgraph 0.")
-@click.option(
-    "--input-shape",
-    "input_shapes",
-    multiple=True,
-    metavar="NAME=N,N,...",
-    help="Shape of a dynamic input (repeat for more).",
-)
-@click.option("--no-vela", is_flag=True, help="Do not ask Vela for exact weight sizes.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of Vela results.")
 @click.option(
     "--top",
@@ -116,13 +92,8 @@ def app() -> None:
 def plan(
     model: str,
     target_arguments: TargetArguments,
-    sram: str | None,
-    objective: str,
-    lambda_: float,
+    plan_arguments: PlanArguments,
     frontier: bool,
-    signature: str | None,
-    input_shapes: tuple[str, ...],
-    no_vela: bool,
     no_cache: bool,
     top: int,
     format_: str,
@@ -135,20 +106,14 @@ def plan(
     names the smallest budget that does (exit code 1).
     """
     from npusched import api
-    from npusched.hardware import parse_size
 
     make = api.frontier_report if frontier else api.plan_report
     report = make(
         read_bytes(model),
         name=display_name(model),
         target=target_arguments.load(),
-        sram=None if sram is None else parse_size(sram),
-        objective=objective,
-        lambda_cycles_per_byte=lambda_,
-        signature=signature,
-        input_shapes=parse_shapes(input_shapes),
-        use_vela=not no_vela,
         use_cache=not no_cache,
+        **plan_arguments.keywords(),
     )
     for warning in report.warnings:
         print_warning(warning)

@@ -14,6 +14,7 @@ from npusched.cli.options import (
     examples,
     format_option,
     output_option,
+    plan_options,
     target_options,
 )
 from npusched.cli.output import (
@@ -25,10 +26,11 @@ from npusched.cli.output import (
     write_file,
     write_result,
 )
-from npusched.cli.parse import TargetArguments, display_name, read_bytes
+from npusched.cli.parse import PlanArguments, TargetArguments, display_name, read_bytes
 
 if TYPE_CHECKING:
     from npusched.report.execution_types import InspectReport, ProveReport
+    from npusched.report.plan_proof_types import PlanProofReport
 
 FORMATS = ["text", "json"]
 MODES = ["proof", "hardware"]
@@ -92,10 +94,19 @@ def run(compiled: str, inputs: str | None, seed: int, output: Path | None) -> in
         "npusched prove model.tflite -c ethos-u55-128",
         "npusched prove model.tflite -c ethos-u65-512 --optimise Size --inputs 5 --format json",
         "npusched prove model.tflite -c ethos-u55-128 --compiled model_vela.tflite",
+        "npusched prove model.tflite -c ethos-u55-128 --plan --sram 64KiB",
+        "npusched prove model.tflite -c ethos-u55-128 --plan-file plan.json",
     ),
 )
 @click.argument("model")
 @target_options
+@click.option("--plan", "ours", is_flag=True, help="Prove our own plan instead of Vela's compile.")
+@click.option(
+    "--plan-file",
+    metavar="FILE",
+    help="Prove the plan of this file (written by npusched plan --format json).",
+)
+@plan_options
 @vela_run_options
 @click.option(
     "--inputs",
@@ -130,6 +141,9 @@ def run(compiled: str, inputs: str | None, seed: int, output: Path | None) -> in
 def prove(
     model: str,
     target_arguments: TargetArguments,
+    ours: bool,
+    plan_file: str | None,
+    plan_arguments: PlanArguments,
     optimise: str | None,
     arena_cache_size: str | None,
     disabled: tuple[str, ...],
@@ -147,6 +161,10 @@ def prove(
     Outputs and what every kernel writes are compared on random inputs, without tolerance; the
     verdict names the first kernel that differs. Needs LiteRT (pip install "npusched[prove]").
 
+    With --plan it is our own plan that is executed, stripe by stripe through its buffers at their
+    addresses; CPU ops run in LiteRT on what these hold. Options of 'npusched plan' apply.
+    --plan-file proves the plan of a file: it is made again and must be the same.
+
     Exit code 1 if anything differs, 3 if Vela fails or is not installed.
     """
     from npusched import api
@@ -154,22 +172,53 @@ def prove(
     options = vela_options(optimise, arena_cache_size, disabled, allocator)
     if compiled is not None and options is not None:
         raise click.UsageError("--compiled takes a file: options of a run do not go with it")
-    report = api.prove_report(
-        read_bytes(model),
-        name=display_name(model),
-        target=target_arguments.load(),
-        compiled=None if compiled is None else read_bytes(compiled),
-        compiled_name="" if compiled is None else display_name(compiled),
-        vela_options=options,
-        inputs=inputs,
-        seed=seed,
-        mode=mode,
-        use_cache=not no_cache,
-    )
+    report: ProveReport | PlanProofReport
+    if ours or plan_file is not None:
+        if compiled is not None or options is not None:
+            raise click.UsageError("--plan proves our own plan: options of Vela do not go with it")
+        _check_plan_options(plan_arguments, plan_file)
+        report = api.prove_plan_report(
+            read_bytes(model),
+            name=display_name(model),
+            target=target_arguments.load(),
+            plan_file=None if plan_file is None else read_file(plan_file, _PLAN_HINT),
+            plan_name="" if plan_file is None else display_name(plan_file),
+            inputs=inputs,
+            seed=seed,
+            mode=mode,
+            use_cache=not no_cache,
+            **plan_arguments.keywords(),
+        )
+    else:
+        if plan_arguments.named:
+            named = ", ".join(plan_arguments.option_names)
+            raise click.UsageError(f"{named}: options of a plan need --plan")
+        report = api.prove_report(
+            read_bytes(model),
+            name=display_name(model),
+            target=target_arguments.load(),
+            compiled=None if compiled is None else read_bytes(compiled),
+            compiled_name="" if compiled is None else display_name(compiled),
+            vela_options=options,
+            inputs=inputs,
+            seed=seed,
+            mode=mode,
+            use_cache=not no_cache,
+        )
     for warning in report.warnings:
         print_warning(warning)
     _write(report, format_, output)
     return 0 if report.verdict == "equal" else 1
+
+
+_PLAN_HINT = "write one with 'npusched plan MODEL -c NAME --format json -o FILE'"
+
+
+def _check_plan_options(arguments: PlanArguments, plan_file: str | None) -> None:
+    """Refuse options that the plan's file states itself."""
+    stated = [name for name in arguments.option_names if name in ("--sram", "--objective")]
+    if plan_file is not None and stated:
+        raise click.UsageError(f"{', '.join(stated)}: stated by the file of --plan-file")
 
 
 @click.command(
@@ -198,20 +247,20 @@ def inspect(compiled: str, config: str | None, format_: str, output: Path | None
     return 0
 
 
-def read_file(name: str) -> bytes:
-    """Content of a file of inputs. Raises NpuschedError."""
+def read_file(name: str, hint: str = "name an .npz file with --input") -> bytes:
+    """Content of a file of inputs, or of a plan. Raises NpuschedError."""
     from npusched.errors import NpuschedError
 
     try:
         return Path(name).read_bytes()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise NpuschedError(
-            f"cannot read {name}", reason or str(error), "name an .npz file with --input"
-        ) from None
+        raise NpuschedError(f"cannot read {name}", reason or str(error), hint) from None
 
 
-def _write(report: InspectReport | ProveReport, format_: str, output: Path | None) -> None:
+def _write(
+    report: InspectReport | ProveReport | PlanProofReport, format_: str, output: Path | None
+) -> None:
     """Write a report as JSON or text."""
     from npusched.report.execution_text import (
         render_execution_json,
@@ -219,6 +268,8 @@ def _write(report: InspectReport | ProveReport, format_: str, output: Path | Non
         render_prove_text,
     )
     from npusched.report.execution_types import ProveReport
+    from npusched.report.plan_proof_text import render_plan_proof_text
+    from npusched.report.plan_proof_types import PlanProofReport
 
     if format_ == "json":
         write_result(render_execution_json(report), output, is_json=True)
@@ -228,6 +279,8 @@ def _write(report: InspectReport | ProveReport, format_: str, output: Path | Non
     width = terminal_width(sys.stdout) if to_stdout else 100
     if isinstance(report, ProveReport):
         text = render_prove_text(report, width=width, colour=colour)
+    elif isinstance(report, PlanProofReport):
+        text = render_plan_proof_text(report, width=width, colour=colour)
     else:
         text = render_inspect_text(report, width=width, colour=colour)
     write_result(text, output)

@@ -6,7 +6,7 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npusched.errors import ModelError, NpuschedError
 
@@ -40,6 +40,38 @@ class TargetArguments:
             clock_hz=None if self.clock is None else parse_frequency(self.clock),
             derate=parse_derate(self.derate),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanArguments:
+    """What the user said about the plan; ``named``: the options that are on the command line."""
+
+    sram: str | None
+    objective: str
+    lambda_: float
+    signature: str | None
+    input_shapes: tuple[str, ...]
+    no_vela: bool
+    named: tuple[str, ...] = ()
+
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        """The named ones as the user writes them."""
+        spelled = {"lambda_": "--lambda", "input_shapes": "--input-shape", "no_vela": "--no-vela"}
+        return tuple(spelled.get(name, f"--{name}") for name in self.named)
+
+    def keywords(self) -> dict[str, Any]:
+        """The same as arguments of ``api.plan_report``. Raises TargetError, NpuschedError."""
+        from npusched.hardware import parse_size
+
+        return {
+            "sram": None if self.sram is None else parse_size(self.sram),
+            "objective": self.objective,
+            "lambda_cycles_per_byte": self.lambda_,
+            "signature": self.signature,
+            "input_shapes": parse_shapes(self.input_shapes),
+            "use_vela": not self.no_vela,
+        }
 
 
 def display_name(model: str) -> str:

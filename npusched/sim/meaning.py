@@ -142,7 +142,11 @@ def numpy_type(dtype: DataType) -> np.dtype[np.generic]:
 
 
 def _refuse(op: ScheduledOp, why: str) -> SimError:
-    return SimError(f"cannot execute op {op.id}, {op.kind.value} {op.name!r}", why)
+    return SimError(
+        f"cannot execute op {op.id}, {op.kind.value} {op.name!r}",
+        why,
+        "a model with such an op can be planned, but its plan cannot be proved on this target",
+    )
 
 
 def _refuse_unknown(op: ScheduledOp) -> None:
