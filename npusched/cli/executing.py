@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from npusched.cli.compare import vela_options, vela_run_options
 from npusched.cli.options import (
@@ -59,18 +61,23 @@ MODES = ["proof", "hardware"]
     metavar="N",
     help="Seed of the random input.",
 )
+@format_option(FORMATS)
 @output_option
 @common_options
-def run(compiled: str, inputs: str | None, seed: int, output: Path | None) -> int:
+def run(compiled: str, inputs: str | None, seed: int, format_: str, output: Path | None) -> int:
     """Run COMPILED, a .tflite file that Vela wrote for an Ethos-U55 or U65, and show its outputs.
 
     NPU operators are executed bit for bit; ops that stay on the host run in LiteRT (pip install
     "npusched[prove]"), which is not needed without such ops. Arrays have the tensor's shape, or a
     batch axis in front. With -o the outputs go to an .npz file, by name, with a batch axis.
+    JSON has a summary of each, and goes to stdout.
     """
     from npusched import api
-    from npusched.report.execution_text import render_run_text
+    from npusched.report.execution_text import render_execution_json, render_run_text
     from npusched.report.units import plural
+
+    if format_ == "json" and output == STDOUT:
+        raise click.UsageError("-o - and --format json both write to stdout")
 
     report, outputs = api.run_compiled(
         read_bytes(compiled),
@@ -83,6 +90,9 @@ def run(compiled: str, inputs: str | None, seed: int, output: Path | None) -> in
         if output != STDOUT:
             count = f"{plural(len(outputs), 'output')} for {plural(report.inputs, 'input')}"
             print_note(f"{count} in {output}")
+    if format_ == "json":
+        write_result(render_execution_json(report), None, is_json=True)
+    if format_ == "json" or output is not None:
         return 0
     width, colour = terminal_width(sys.stdout), use_colour(sys.stdout)
     write_result(render_run_text(report, width=width, colour=colour), None)
@@ -176,7 +186,7 @@ def prove(
     if ours or plan_file is not None:
         if compiled is not None or options is not None:
             raise click.UsageError("--plan proves our own plan: options of Vela do not go with it")
-        _check_plan_options(plan_arguments, plan_file)
+        _check_plan_options(plan_file)
         report = api.prove_plan_report(
             read_bytes(model),
             name=display_name(model),
@@ -190,9 +200,9 @@ def prove(
             **plan_arguments.keywords(),
         )
     else:
-        if plan_arguments.named:
-            named = ", ".join(plan_arguments.option_names)
-            raise click.UsageError(f"{named}: options of a plan need --plan")
+        if _given(_PLAN_OPTIONS):
+            given = ", ".join(_given(_PLAN_OPTIONS))
+            raise click.UsageError(f"{given}: options of a plan need --plan")
         report = api.prove_report(
             read_bytes(model),
             name=display_name(model),
@@ -214,11 +224,28 @@ def prove(
 _PLAN_HINT = "write one with 'npusched plan MODEL -c NAME --format json -o FILE'"
 
 
-def _check_plan_options(arguments: PlanArguments, plan_file: str | None) -> None:
+_STATED = {"sram": "--sram", "objective": "--objective"}
+"""Options of a plan that its file states."""
+
+_PLAN_OPTIONS = {
+    **_STATED,
+    "lambda_": "--lambda",
+    "signature": "--signature",
+    "input_shapes": "--input-shape",
+    "no_vela": "--no-vela",
+}
+
+
+def _given(options: Mapping[str, str]) -> list[str]:
+    """Which of these options (parameter -> as written) are on the command line."""
+    source = click.get_current_context().get_parameter_source
+    return [text for name, text in options.items() if source(name) is ParameterSource.COMMANDLINE]
+
+
+def _check_plan_options(plan_file: str | None) -> None:
     """Refuse options that the plan's file states itself."""
-    stated = [name for name in arguments.option_names if name in ("--sram", "--objective")]
-    if plan_file is not None and stated:
-        raise click.UsageError(f"{', '.join(stated)}: stated by the file of --plan-file")
+    if plan_file is not None and _given(_STATED):
+        raise click.UsageError(f"{', '.join(_given(_STATED))}: stated by the file of --plan-file")
 
 
 @click.command(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from npusched.cli.parse import PlanArguments, TargetArguments
 
@@ -72,18 +71,18 @@ def target_options(command: Callable[..., R]) -> Callable[..., R]:
     return wrapped
 
 
-_PLAN_OPTIONS = {
-    "sram": click.option(
+_PLAN_OPTIONS = (
+    click.option(
         "--sram", metavar="SIZE", help="Budget, e.g. 64KiB. Default: the target's capacity."
     ),
-    "objective": click.option(
+    click.option(
         "--objective",
         type=click.Choice(["cycles", "energy", "offchip", "sram"]),
         default="cycles",
         show_default=True,
         help="What to minimise. cycles: cycles + lambda x off-chip bytes.",
     ),
-    "lambda_": click.option(
+    click.option(
         "--lambda",
         "lambda_",
         type=click.FloatRange(min=0, max=1e9),
@@ -92,20 +91,16 @@ _PLAN_OPTIONS = {
         metavar="X",
         help="Cycles that one off-chip byte is worth.",
     ),
-    "signature": click.option(
-        "--signature", metavar="KEY", help="Entry point to plan. Default: subgraph 0."
-    ),
-    "input_shapes": click.option(
+    click.option("--signature", metavar="KEY", help="Entry point to plan. Default: subgraph 0."),
+    click.option(
         "--input-shape",
         "input_shapes",
         multiple=True,
         metavar="NAME=N,N,...",
         help="Shape of a dynamic input (repeat for more).",
     ),
-    "no_vela": click.option(
-        "--no-vela", is_flag=True, help="Do not ask Vela for exact weight sizes."
-    ),
-}
+    click.option("--no-vela", is_flag=True, help="Do not ask Vela for exact weight sizes."),
+)
 
 
 def plan_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -121,7 +116,6 @@ def plan_options(command: Callable[..., R]) -> Callable[..., R]:
         no_vela: bool,
         **others: object,
     ) -> R:
-        source = click.get_current_context().get_parameter_source
         arguments = PlanArguments(
             sram=sram,
             objective=objective,
@@ -129,11 +123,10 @@ def plan_options(command: Callable[..., R]) -> Callable[..., R]:
             signature=signature,
             input_shapes=input_shapes,
             no_vela=no_vela,
-            named=tuple(k for k in _PLAN_OPTIONS if source(k) is ParameterSource.COMMANDLINE),
         )
         return command(plan_arguments=arguments, **others)
 
-    for option in reversed(_PLAN_OPTIONS.values()):
+    for option in reversed(_PLAN_OPTIONS):
         wrapped = option(wrapped)
     return wrapped
 

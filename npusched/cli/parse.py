@@ -44,7 +44,7 @@ class TargetArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanArguments:
-    """What the user said about the plan; ``named``: the options that are on the command line."""
+    """What the user said about the plan."""
 
     sram: str | None
     objective: str
@@ -52,13 +52,6 @@ class PlanArguments:
     signature: str | None
     input_shapes: tuple[str, ...]
     no_vela: bool
-    named: tuple[str, ...] = ()
-
-    @property
-    def option_names(self) -> tuple[str, ...]:
-        """The named ones as the user writes them."""
-        spelled = {"lambda_": "--lambda", "input_shapes": "--input-shape", "no_vela": "--no-vela"}
-        return tuple(spelled.get(name, f"--{name}") for name in self.named)
 
     def keywords(self) -> dict[str, Any]:
         """The same as arguments of ``api.plan_report``. Raises TargetError, NpuschedError."""

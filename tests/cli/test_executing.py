@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import struct
@@ -103,6 +104,25 @@ def test_run_writes_what_the_simulator_gives(
             assert found.files == [name]
             assert np.array_equal(found[name], expected[:count])
     assert capsys.readouterr().out == ""
+
+
+def test_run_summarises_its_outputs_as_json(
+    capsys: pytest.CaptureFixture[str], chain: Path, tmp_path: Path
+) -> None:
+    """Arrays go to -o; the hash is that of their bytes."""
+    outputs = tmp_path / "out.npz"
+    form = form_of(capsys, ["run", str(chain), "--seed", "3", "-o", str(outputs)])
+    (output,) = form["outputs"]
+    with np.load(outputs) as found:
+        values = found[output["name"]]
+    assert output["shape"] == list(values.shape)
+    assert (output["lowest"], output["highest"]) == (values.min(), values.max())
+    assert output["sha256"] == hashlib.sha256(values.tobytes()).hexdigest()
+    assert (form["seed"], form["npu_operators"]) == (3, 1)
+    assert form == form_of(capsys, ["run", str(chain), "--seed", "3"])
+    both = ["run", str(chain), "-o", "-", "--format", "json"]
+    assert run(both) == 2
+    assert "both write to stdout" in json.loads(capsys.readouterr().out)["error"]["what"]
 
 
 def test_run_draws_inputs_by_seed(capsys: pytest.CaptureFixture[str], chain: Path) -> None:
