@@ -58,9 +58,9 @@ class NpuOperator:
     outputs: tuple[Placed, ...]
     memory_tensors: tuple[int, int]
 
-    def load(self) -> Program:
+    def load(self, *, resolves_constants: bool = True) -> Program:
         """Resolve the stream (see ``program.load``)."""
-        return load(self.stream, self.regions)
+        return load(self.stream, self.regions, resolves_constants=resolves_constants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
