@@ -14,7 +14,6 @@ from npusched.cost.types import Purpose as CostPurpose
 from npusched.errors import NpuschedError
 from npusched.hardware.target import AcceleratorU55, Target
 from npusched.report.compare_types import ExecutedRow, ExecutedStreams, PurposeName
-from npusched.sim.check import host_spans
 from npusched.sim.container import read_compiled_file
 from npusched.sim.figures import SHRAM, Figures, Purpose, count_figures
 from npusched.vela.records import VelaOp
@@ -64,7 +63,7 @@ def count_streams(
     try:
         file = read_compiled_file(compiled)
         figures = [
-            count_figures(operator.load(resolves_constants=False), host_spans(operator))
+            count_figures(operator.load(resolves_constants=False), operator.host_spans)
             for operator in file.operators
             if operator.subgraph == subgraph
         ]
