@@ -79,6 +79,7 @@ def _litert() -> tuple[Any, Any]:
             "the reference kernels are not installed",
             "no module ai_edge_litert in this Python environment",
             'install them: pip install "npusched[prove]"',
+            missing="ai_edge_litert",
         ) from None
     return Interpreter, OpResolverType
 
