@@ -57,8 +57,9 @@ def prove_plan(
 
     Arguments as for ``plan``; ``inputs`` random ones by ``seed``. ``plan_file``: JSON that
     ``npusched plan`` wrote, whose plan is proved (``sram``, ``objective`` and ``signature`` come
-    from there). Raises what ``plan`` raises, and SimError for what is not modelled and for missing
-    LiteRT.
+    from there). Raises what ``plan`` raises, NpuschedError for a file of another model, target or
+    version, OSError for one that cannot be read, and SimError for what is not modelled and for
+    missing LiteRT.
     """
     from npusched.hardware import load_target
 

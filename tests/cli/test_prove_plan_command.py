@@ -146,6 +146,24 @@ def test_a_difference_is_exit_code_1(
     assert "channel 1:" in text
 
 
+def test_hardware_mode_rounds_as_the_npu(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Fully connected layers round twice there: by 1 at most, plan and interpreter alike."""
+    pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
+    builder = Builder("fc", seed=4)
+    builder.output(builder.fully_connected(builder.input("x", (1, 64), "int8"), 200))
+    path = tmp_path / "fc.tflite"
+    path.write_bytes(builder.build())
+    arguments = ["prove", str(path), *TARGET, "--plan", "--no-vela", "--inputs", "40"]
+    assert form_of(capsys, arguments)["verdict"] == "equal"
+    form = form_of(capsys, [*arguments, "--mode", "hardware"], 1)
+    assert form["mode"] == "hardware"
+    assert form["outputs"][0]["largest"] == 1.0
+    assert form["interpreter_equal"]
+    assert form["difference"]["against"] == "LiteRT"
+
+
 def test_in_python() -> None:
     pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
     report = npusched.prove_plan("demo:block", "ethos-u65-256", inputs=2, use_vela=False)

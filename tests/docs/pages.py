@@ -90,10 +90,10 @@ Hold our plan against `vela_recosted`: Vela's report costs cascaded ops as if th
 ops cost Vela nothing; our time for them stands beside. Quirks of Vela's figures that touch the
 model are notes, each with its size; nothing is corrected silently.
 
-What Vela's streams really move is counted from the addresses in the compiled file (U55 and U65, no data
-needed) and stands beside our prediction for the same ops and Vela's estimate: feature maps fetched block
-by block and written, weights read (and how much of that again), weights staged by DMA, and the highest
-byte touched. Where it cannot be counted, `not_executed` says why.
+What Vela's streams really move is counted from the addresses in the compiled file (U55 and U65, no
+data needed) and stands beside our prediction for the same ops and Vela's estimate: feature maps
+fetched block by block and written, weights read (and how much of that again), weights staged by
+DMA, and the highest byte touched. Where it cannot be counted, `not_executed` says why.
 
 `--vela-output DIR` reads what `vela --output-dir DIR` wrote (3.x to 5.x; with the C++ core's
 `--enable-debug-db` everything is there, from CSV files alone the totals and rows as reported).
