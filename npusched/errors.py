@@ -88,6 +88,10 @@ class SimError(NpuschedError):
     kind: ClassVar[str] = "sim"
 
 
+class PlanError(SimError):
+    """A plan is wrong: a value is not where its buffers, rows and addresses say."""
+
+
 def _rebuild(
     cls: type[NpuschedError], what: str, why: str, hint: str, values: dict[str, JsonValue]
 ) -> NpuschedError:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from npusched.api.inspecting import inspect_report, inspect_trace
     from npusched.api.options import PlanOptions
     from npusched.api.planning import plan, plan_report
+    from npusched.api.proving import prove_plan, prove_plan_report
 
 __all__ = [
     "FoldResult",
@@ -33,6 +34,8 @@ __all__ = [
     "npz_bytes",
     "plan",
     "plan_report",
+    "prove_plan",
+    "prove_plan_report",
     "prove_report",
     "run_compiled",
 ]
@@ -52,6 +55,8 @@ _HOMES = {
     "npz_bytes": "executing",
     "plan": "planning",
     "plan_report": "planning",
+    "prove_plan": "proving",
+    "prove_plan_report": "proving",
     "prove_report": "executing",
     "run_compiled": "executing",
 }

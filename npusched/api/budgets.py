@@ -81,7 +81,7 @@ def frontier_report(
 
     options = options or PlanOptions()
     prepared = prepare(content, name=name, target=target, options=options, is_frontier=True)
-    model, graph, sizes, warnings, asked = prepared
+    model, graph, sizes, warnings, _, asked = prepared
     budget = options.budget_bytes(target)
     planner = options.planner(graph, target, sizes.of, limit_bytes=budget)
     plans, infeasible = [], None

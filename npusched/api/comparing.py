@@ -174,6 +174,7 @@ def _our_side(
 def _their_side(ours: Ours, result: VelaResult, output: VelaOutput | None) -> Theirs:
     """Vela's schedule: read, matched, as a plan, and costed twice."""
     from npusched.report.compare_build import Theirs
+    from npusched.report.compare_executed import count_streams
     from npusched.vela.compiled import source_placement
     from npusched.vela.from_files import sram_peak_of
     from npusched.vela.recost import compatible_costs, recost_rows
@@ -182,14 +183,18 @@ def _their_side(ours: Ours, result: VelaResult, output: VelaOutput | None) -> Th
     target = ours.target
     schedule = read_schedule(result, ours.model, ours.graph, target)
     summary = None if output is None else output.summary
+    compatible = compatible_costs(target, schedule.in_order, schedule.slices)
     return Theirs(
         result=result,
         schedule=schedule,
         plan=from_vela(schedule),
-        compatible=compatible_costs(target, schedule.in_order, schedule.slices),
+        compatible=compatible,
         recosted=recost_rows(target, schedule.in_order, schedule.slices),
         placement=source_placement(result, ours.model) if result.compiled else {},
         is_run=output is None,
+        executed=count_streams(
+            result.compiled, target, ours.graph.subgraph, compatible, schedule.ops
+        ),
         sram_peak_bytes=None if summary is None else sram_peak_of(target, summary),
     )
 

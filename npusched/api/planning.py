@@ -84,18 +84,50 @@ def plan_report(
 
     ``progress`` is called after each compilation of a sweep for candidates.
     """
-    from npusched.advise import Situation, advise
-    from npusched.report import PlanInputs, build_report
-    from npusched.schedule import check_plan, fusion_levels, whole_cost
-
     options = options or PlanOptions()
-    prepared = prepare(content, name=name, target=target, options=options)
-    model, graph, sizes, warnings, _ = prepared
-    planner = options.planner(graph, target, sizes.of, limit_bytes=options.budget_bytes(target))
-    found, candidates = _best(prepared, planner, target, progress)
-    faults = check_plan(graph, target, found)
+    planned = make_plan(content, name=name, target=target, options=options, progress=progress)
+    return report_of(planned, target)
+
+
+class Planned(NamedTuple):
+    """A plan, what it was made from, the planner that made it, and Vela's plans beside it."""
+
+    ready: Prepared
+    planner: Planner
+    plan: Plan
+    candidates: CandidateFacts
+
+
+def make_plan(
+    content: bytes,
+    *,
+    name: str,
+    target: Target,
+    options: PlanOptions | None = None,
+    progress: Progress | None = None,
+) -> Planned:
+    """Plan a model, and let the independent checker look at the plan; errors as for ``plan``."""
+    from npusched.schedule import check_plan
+
+    ready = prepare(content, name=name, target=target, options=options)
+    options = ready.options
+    limit = options.budget_bytes(target)
+    planner = options.planner(ready.graph, target, ready.sizes.of, limit_bytes=limit)
+    found, candidates = _best(ready, planner, target, progress)
+    faults = check_plan(ready.graph, target, found)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
+    return Planned(ready, planner, found, candidates)
+
+
+def report_of(planned: Planned, target: Target) -> PlanReport:
+    """The report of a plan: with fusion levels, advice, and what its ops cost alone."""
+    from npusched.advise import Situation, advise
+    from npusched.report import PlanInputs, build_report
+    from npusched.schedule import fusion_levels, whole_cost
+
+    ready, planner, found, candidates = planned
+    model, graph, sizes, warnings, options = ready[:5]
     segments = planner.segments
     folded = _folded_planner(model, graph, target, sizes, options)
     subgraph = model.subgraphs[graph.subgraph]
@@ -123,6 +155,7 @@ def plan_report(
             vela_version=sizes.vela_version,
             warnings=warnings,
             has_budget=options.sram is not None,
+            lambda_cycles_per_byte=options.lambda_cycles_per_byte,
             max_offchip_bytes=options.limit_bytes,
             allowed=options.allowed,
             advice=advice,
@@ -141,7 +174,7 @@ def _best(
     from npusched.api.candidates import best_of, facts_of
     from npusched.errors import InfeasibleError
 
-    options = prepared.candidates.options
+    options = prepared.options
     budget = options.budget_bytes(target)
     infeasible = ours = None
     try:
@@ -164,6 +197,7 @@ class Prepared(NamedTuple):
     graph: OpGraph
     sizes: WeightTable
     warnings: list[str]
+    options: PlanOptions
     candidates: AskedCandidates
 
 
@@ -195,7 +229,7 @@ def prepare(
     graph = graph_of(model, target, options.signature)
     warnings: list[str] = []
     sizes = weight_table(graph, target, asked, warnings)
-    return Prepared(model, graph, sizes, warnings, candidates)
+    return Prepared(model, graph, sizes, warnings, options, candidates)
 
 
 def _folded_planner(

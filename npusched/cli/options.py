@@ -5,11 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
 from npusched.cli.parse import TargetArguments, parse_shapes
+
+if TYPE_CHECKING:
+    from npusched.api import PlanOptions
+    from npusched.report.types import CandidateMode
+
+CANDIDATES = ["none", "asked", "sweep"]
+"""As ``report.types.CandidateMode``, which is not imported for ``--help``; a test compares them."""
 
 PLAN_FORMATS = ["text", "json"]
 
@@ -174,6 +181,49 @@ def planning_options(
         return wrapped
 
     return decorate
+
+
+def candidate_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add what Vela is asked for beside a plan, to the ``options`` of ``planning_options``.
+
+    It goes below that decorator.
+    """
+
+    @click.option("--no-vela", is_flag=True, help="Do not ask Vela for weight sizes or candidates.")
+    @click.option(
+        "--candidates",
+        type=click.Choice(CANDIDATES),
+        default="asked",
+        show_default=True,
+        help="Schedules of Vela's that compete: none, as run for this budget, or of a sweep.",
+    )
+    @click.option(
+        "--max-compilations",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Most compilations of a sweep. Default: 200.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        options: PlanOptions,
+        no_vela: bool,
+        candidates: CandidateMode,
+        max_compilations: int | None,
+        **others: object,
+    ) -> R:
+        from msgspec.structs import replace
+
+        if max_compilations is not None and candidates != "sweep":
+            raise click.UsageError("--max-compilations goes with --candidates sweep")
+        chosen = replace(
+            options,
+            use_vela=not no_vela,
+            candidates=candidates,
+            max_compilations=max_compilations or options.max_compilations,
+        )
+        return command(options=chosen, **others)
+
+    return wrapped
 
 
 def format_option(formats: list[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:

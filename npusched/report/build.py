@@ -61,6 +61,7 @@ class PlanInputs(msgspec.Struct, frozen=True, kw_only=True):
     warnings: Sequence[str]
     has_budget: bool
     candidates: CandidateFacts
+    lambda_cycles_per_byte: float
     max_offchip_bytes: int | None = None
     allowed: Sequence[str] = ()
     advice: Sequence[advising.Advice] = ()
@@ -91,6 +92,7 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         budget_memory=plan.budget_memory,
         budget_bytes=plan.budget_bytes,
         objective=inputs.objective,
+        lambda_cycles_per_byte=inputs.lambda_cycles_per_byte,
         max_offchip_bytes=inputs.max_offchip_bytes,
         allowed=tuple(inputs.allowed),
         totals=totals(inputs.subgraph, inputs.graph, inputs.target, plan),

@@ -250,7 +250,10 @@ class ProveReport(Published, frozen=True, kw_only=True):
 
 
 class RunOutput(Published, frozen=True, kw_only=True):
-    """A graph output of a run: shape with the batch in front, extremes, its first values."""
+    """A graph output of a run: shape with the batch in front, extremes, its first values.
+
+    ``sha256``: of all values (C order, little-endian).
+    """
 
     name: str
     dtype: str
@@ -258,12 +261,16 @@ class RunOutput(Published, frozen=True, kw_only=True):
     lowest: float
     highest: float
     first: tuple[float, ...]
+    sha256: str
 
 
 class RunReport(Published, frozen=True, kw_only=True):
     """A run: on what, how many inputs, what came out. ``seed`` is null for given inputs."""
 
+    schema_version: str
+    npusched_version: str
     name: str
+    sha256: str
     accelerator: str
     npu_operators: int
     npu_ops: int

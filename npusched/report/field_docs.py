@@ -20,6 +20,7 @@ FIELD_DOCS: Final[dict[str, dict[str, str]]] = {
         "budget_memory": "Name of the memory that the budget limits.",
         "budget_bytes": "The budget, or the memory's capacity; null if neither is known.",
         "objective": "What was minimised: cycles, energy, offchip or sram.",
+        "lambda_cycles_per_byte": "Cycles that one off-chip byte is worth (objective cycles).",
         "max_offchip_bytes": "Most bytes that one inference may move off the chip; null: no limit.",
         "allowed": "Switches that were on; what they gain rests on Vela's cost model.",
         "totals": "Sums over the plan.",

@@ -268,6 +268,7 @@ class PlanReport(Published, frozen=True, kw_only=True):
     budget_memory: str
     budget_bytes: int | None
     objective: str
+    lambda_cycles_per_byte: float
     max_offchip_bytes: int | None
     allowed: tuple[str, ...]
     totals: Totals

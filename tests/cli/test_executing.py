@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import struct
@@ -17,7 +18,7 @@ from npusched.cli.executing import MODES
 from npusched.demos import demo
 from npusched.errors import SimError
 from npusched.hardware import load_target
-from npusched.sim import run as sim_run
+from npusched.sim import host as sim_host
 from npusched.sim.mutate import register_writes
 from npusched.sim.proof import Mode
 from npusched.sim.run import open_compiled
@@ -105,6 +106,25 @@ def test_run_writes_what_the_simulator_gives(
     assert capsys.readouterr().out == ""
 
 
+def test_run_summarises_its_outputs_as_json(
+    capsys: pytest.CaptureFixture[str], chain: Path, tmp_path: Path
+) -> None:
+    """Arrays go to -o; the hash is that of their bytes."""
+    outputs = tmp_path / "out.npz"
+    form = form_of(capsys, ["run", str(chain), "--seed", "3", "-o", str(outputs)])
+    (output,) = form["outputs"]
+    with np.load(outputs) as found:
+        values = found[output["name"]]
+    assert output["shape"] == list(values.shape)
+    assert (output["lowest"], output["highest"]) == (values.min(), values.max())
+    assert output["sha256"] == hashlib.sha256(values.tobytes()).hexdigest()
+    assert (form["seed"], form["npu_operators"]) == (3, 1)
+    assert form == form_of(capsys, ["run", str(chain), "--seed", "3"])
+    both = ["run", str(chain), "-o", "-", "--format", "json"]
+    assert run(both) == 2
+    assert "both write to stdout" in json.loads(capsys.readouterr().out)["error"]["what"]
+
+
 def test_run_draws_inputs_by_seed(capsys: pytest.CaptureFixture[str], chain: Path) -> None:
     shown = []
     for seed in ("0", "0", "1"):
@@ -175,7 +195,7 @@ def test_host_ops_without_litert(
             'install them: pip install "npusched[prove]"',
         )
 
-    monkeypatch.setattr(sim_run, "reference_values", missing)
+    monkeypatch.setattr(sim_host, "reference_values", missing)
     path = tmp_path / "mixed_vela.tflite"
     path.write_bytes(compiled(mixed()))
     assert "npusched[prove]" in fails(capsys, ["run", str(path)], as_json=False)["text"]

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.plan_damage import differing
 from npusched.cli.options import SWITCHES
 from npusched.demos import demo
 from npusched.hardware import load_target
 from npusched.schedule import Plan, Planner, Switch, check_plan
 from npusched.schedule.offchip_limit import offchip_bytes
 from npusched.sim.execute_plan import execute_plan
-from tests.sim.plan_kit import differing, graph_for, interpreted, runs_on_npu, sizes
+from tests.sim.plan_kit import graph_for, interpreted, runs_on_npu, sizes
 from tests.sim.sim_models import corpus_model
 
 CONFIGS = ("ethos-u55-128", "ethos-u65-256")

@@ -32,7 +32,7 @@ def runs_on_npu(graph: OpGraph) -> bool:
 
 def planner_for(content: bytes, config: str) -> Planner:
     """A planner with rough weight sizes (no compilation by Vela)."""
-    return Planner.of(graph_for(content, config), load_target(config), _sizes)
+    return Planner.of(graph_for(content, config), load_target(config), sizes)
 
 
 @lru_cache(maxsize=64)
