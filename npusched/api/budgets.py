@@ -62,7 +62,7 @@ def frontier_report(
 ) -> FrontierReport:
     """Like ``frontier``, for bytes and a resolved target."""
     from npusched.report import build_frontier
-    from npusched.schedule import Planner, check_plan
+    from npusched.schedule import OrderedPlanner, check_plan
 
     model, graph, sizes, goal, warnings = prepare(
         content,
@@ -76,7 +76,8 @@ def frontier_report(
         use_cache=use_cache,
     )
     budget = budget_bytes(target, sram)
-    plans = Planner.of(graph, target, sizes.of, objective=goal, limit_bytes=budget).frontier(budget)
+    planner = OrderedPlanner(graph, target, sizes.of, objective=goal, limit_bytes=budget)
+    plans = planner.frontier(budget)
     for plan in plans:
         faults = check_plan(graph, target, plan)
         if faults:

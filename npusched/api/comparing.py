@@ -150,12 +150,12 @@ def _our_side(
     """Our plan, with weight sizes as exact as in ``plan``."""
     from npusched.api.weights import ask_vela, weight_table
     from npusched.report.compare_build import Ours
-    from npusched.schedule import Planner, check_plan
+    from npusched.schedule import OrderedPlanner, check_plan, with_given_ids
 
     found_warnings = list(warnings)
     asked = ask_vela(model, target, use_cache=use_cache) if use_vela else None
     sizes = weight_table(graph, target, asked, found_warnings)
-    planner = Planner.of(graph, target, sizes.of, objective=objective)
+    planner = OrderedPlanner(graph, target, sizes.of, objective=objective)
     plan = planner.plan(budget_bytes(target, sram))
     faults = check_plan(graph, target, plan)
     if faults:
@@ -164,7 +164,7 @@ def _our_side(
         model=model,
         graph=graph,
         target=target,
-        plan=plan,
+        plan=with_given_ids(plan),
         objective=objective.goal.value,
         warnings=found_warnings,
     )

@@ -67,8 +67,9 @@ def plan_report(
 ) -> PlanReport:
     """Like ``plan``, for bytes and a resolved target."""
     from npusched.advise import Situation, advise
+    from npusched.graph.reorder import reordered
     from npusched.report import PlanInputs, build_report
-    from npusched.schedule import Planner, check_plan, fusion_levels, whole_cost
+    from npusched.schedule import OrderedPlanner, check_plan, fusion_levels, whole_cost
 
     model, graph, sizes, goal, warnings = prepare(
         content,
@@ -82,12 +83,12 @@ def plan_report(
         use_cache=use_cache,
     )
     budget = budget_bytes(target, sram)
-    planner = Planner.of(graph, target, sizes.of, objective=goal, limit_bytes=budget)
+    planner = OrderedPlanner(graph, target, sizes.of, objective=goal, limit_bytes=budget)
     found = planner.plan(budget, is_capacity=sram is None)
     faults = check_plan(graph, target, found)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
-    segments = planner.segments
+    segments, graph = planner.segments_of(found), reordered(graph, found.order)
     folded = _folded_planner(model, graph, target, sizes, goal, input_shapes)
     subgraph = model.subgraphs[graph.subgraph]
     advice = advise(
