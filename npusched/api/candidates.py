@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npusched.hardware import Target
     from npusched.ir import Model
     from npusched.report.types import CandidateFacts, CandidateMode
-    from npusched.schedule import Plan, Planner
+    from npusched.schedule import OrderedPlanner, Plan
     from npusched.vela.candidates import Candidate, Candidates
     from npusched.vela.options import VelaOptions
     from npusched.vela.result import VelaResult
@@ -37,7 +37,7 @@ class AskedCandidates(msgspec.Struct, frozen=True, kw_only=True):
 
     def collect(
         self,
-        planner: Planner,
+        planner: OrderedPlanner,
         warnings: list[str],
         progress: Progress | None = None,
     ) -> Candidates:
@@ -45,7 +45,7 @@ class AskedCandidates(msgspec.Struct, frozen=True, kw_only=True):
 
         Only plans that keep the planner's off-chip limit compete.
         """
-        segments = planner.segments
+        segments = planner.given.segments
         from npusched.vela.candidates import Candidates, candidates_of
 
         if self.options.candidates == "none":
@@ -58,7 +58,7 @@ class AskedCandidates(msgspec.Struct, frozen=True, kw_only=True):
             found = candidates_of(
                 results, self.model, segments.graph, self.target, segments.kernels.objective
             )
-            kept = tuple(each for each in found.found if planner.keeps_limits(each.plan))
+            kept = tuple(each for each in found.found if planner.given.keeps_limits(each.plan))
             return replace(found, found=kept)
         except VelaError as error:
             if any(text.startswith(WEIGHTS_FAILED) for text in warnings):
@@ -118,12 +118,12 @@ def _swept(
 
 
 def best_of(
-    ours: Plan | None, candidates: Candidates, budget_bytes: int | None, planner: Planner
+    ours: Plan | None, candidates: Candidates, budget_bytes: int | None, planner: OrderedPlanner
 ) -> tuple[Candidate | None, Plan | None]:
     """(best candidate, best plan of all within the budget; ours if Vela's is no better)."""
     from npusched.vela.candidates import best_within, rank
 
-    objective = planner.segments.kernels.objective
+    objective = planner.given.segments.kernels.objective
     theirs = best_within(candidates, budget_bytes, objective)
     if theirs is None or (
         ours is not None and rank(ours, objective) <= rank(theirs.plan, objective)
@@ -133,7 +133,7 @@ def best_of(
 
 
 def _as_answer(
-    ours: Plan | None, theirs: Candidate, budget_bytes: int | None, planner: Planner
+    ours: Plan | None, theirs: Candidate, budget_bytes: int | None, planner: OrderedPlanner
 ) -> Plan:
     """Vela's plan as the answer, with what is known about it."""
     from npusched.schedule.bound import compulsory_cycles
@@ -143,7 +143,7 @@ def _as_answer(
     value = theirs.plan.objective
     least = value if ours is None else min(ours.bound.objective, value)
     bound = Bound(
-        cycles=compulsory_cycles(planner.segments),
+        cycles=compulsory_cycles(planner.given.segments),
         objective=least,
         gap=value / least - 1 if least else 0.0,
         proof=Proof.FEASIBLE,

@@ -146,7 +146,7 @@ def _our_side(
 
     from npusched.api.weights import ask_vela, weight_table
     from npusched.report.compare_build import Ours
-    from npusched.schedule import check_plan
+    from npusched.schedule import check_plan, with_given_ids
 
     found_warnings = list(warnings)
     if options.allowed:
@@ -165,7 +165,7 @@ def _our_side(
         model=model,
         graph=graph,
         target=target,
-        plan=plan,
+        plan=with_given_ids(plan),
         objective=options.objective,
         warnings=found_warnings,
     )

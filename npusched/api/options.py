@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npusched.hardware import Target
     from npusched.ir import Shape
     from npusched.report.types import CandidateMode
-    from npusched.schedule import Planner
+    from npusched.schedule import OrderedPlanner
     from npusched.schedule.kernels import WeightSizes
     from npusched.schedule.switches import Switch
 
@@ -72,14 +72,14 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def planner(
         self, graph: OpGraph, target: Target, sizes: WeightSizes, *, limit_bytes: int | None = None
-    ) -> Planner:
+    ) -> OrderedPlanner:
         """The planner of a graph under these options (``limit_bytes``: see ``Planner.of``)."""
-        from npusched.schedule import Goal, Objective, Planner
+        from npusched.schedule import Goal, Objective, OrderedPlanner
 
         goal = Objective(
             goal=Goal(self.objective), lambda_cycles_per_byte=self.lambda_cycles_per_byte
         )
-        return Planner.of(
+        return OrderedPlanner(
             graph,
             target,
             sizes,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npusched.ir import Model, Shape
     from npusched.report import PlanReport
     from npusched.report.types import CandidateFacts, CandidateMode
-    from npusched.schedule import Plan, Planner
+    from npusched.schedule import OrderedPlanner, Plan
 
 
 def plan(
@@ -93,7 +93,7 @@ class Planned(NamedTuple):
     """A plan, what it was made from, the planner that made it, and Vela's plans beside it."""
 
     ready: Prepared
-    planner: Planner
+    planner: OrderedPlanner
     plan: Plan
     candidates: CandidateFacts
 
@@ -123,12 +123,13 @@ def make_plan(
 def report_of(planned: Planned, target: Target) -> PlanReport:
     """The report of a plan: with fusion levels, advice, and what its ops cost alone."""
     from npusched.advise import Situation, advise
+    from npusched.graph.reorder import reordered
     from npusched.report import PlanInputs, build_report
     from npusched.schedule import fusion_levels, whole_cost
 
     ready, planner, found, candidates = planned
     model, graph, sizes, warnings, options = ready[:5]
-    segments = planner.segments
+    segments, graph = planner.segments_of(found), reordered(graph, found.order)
     folded = _folded_planner(model, graph, target, sizes, options)
     subgraph = model.subgraphs[graph.subgraph]
     advice = advise(
@@ -148,7 +149,7 @@ def report_of(planned: Planned, target: Target) -> PlanReport:
             target=target,
             plan=found,
             levels=fusion_levels(
-                subgraph, segments, segments if folded is None else folded[0].segments, found
+                subgraph, segments, segments if folded is None else folded[0].given.segments, found
             ),
             unfused=[whole_cost(segments, v) for v in range(len(graph.ops))],
             objective=options.objective,
@@ -165,7 +166,7 @@ def report_of(planned: Planned, target: Target) -> PlanReport:
 
 
 def _best(
-    prepared: Prepared, planner: Planner, target: Target, progress: Progress | None
+    prepared: Prepared, planner: OrderedPlanner, target: Target, progress: Progress | None
 ) -> tuple[Plan, CandidateFacts]:
     """The best of our plan and Vela's own ones, and how they compare.
 
@@ -238,7 +239,7 @@ def _folded_planner(
     target: Target,
     sizes: WeightTable,
     options: PlanOptions,
-) -> tuple[Planner, int] | None:
+) -> tuple[OrderedPlanner, int] | None:
     """(planner of the model with batch norms folded, how many); None if there is none to fold.
 
     Fusion level L3 and the advice to fold are about that model.

@@ -14,6 +14,7 @@ from npusched import __version__
 from npusched.api.options import PlanOptions
 from npusched.api.planning import content_of, make_plan, report_of
 from npusched.errors import NpuschedError
+from npusched.graph.reorder import reordered
 from npusched.graph.types import Placement
 from npusched.report.execution_types import OutputFacts
 from npusched.report.json_form import read_json
@@ -115,7 +116,7 @@ def prove_plan_report(
     if given is not None:
         _check_same(given, report_of(planned, target), plan_name)
     model, graph, _, warnings = planned.ready[:4]
-    plan = planned.plan
+    plan, graph = planned.plan, reordered(graph, planned.plan.order)
     proof = proving.prove_plan(
         model,
         graph,

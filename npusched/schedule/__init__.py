@@ -5,6 +5,7 @@ from npusched.schedule.kernels import Kernels, WeightSizes
 from npusched.schedule.level_costs import fusion_levels, whole_cost
 from npusched.schedule.levels import Level
 from npusched.schedule.objective import Goal, Objective
+from npusched.schedule.ordering import OrderedPlanner, with_given_ids
 from npusched.schedule.plan import Planner
 from npusched.schedule.segments import Segments
 from npusched.schedule.switches import Switch
@@ -34,6 +35,7 @@ __all__ = [
     "Level",
     "Objective",
     "OpRun",
+    "OrderedPlanner",
     "Plan",
     "Planner",
     "Proof",
@@ -45,4 +47,5 @@ __all__ = [
     "check_plan",
     "fusion_levels",
     "whole_cost",
+    "with_given_ids",
 ]

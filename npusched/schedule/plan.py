@@ -33,6 +33,10 @@ ALLOCATION_TRIES = 64
 """Plans tried when addresses fragment, each with a lower live sum than the one before."""
 
 
+ONE_ORDER = "this op order"
+"""How the scope of a plan starts (see ``ordering``)."""
+
+
 class Planner(msgspec.Struct):
     """The search of one graph on one target, ready for any number of budgets."""
 
@@ -253,7 +257,7 @@ class Planner(msgspec.Struct):
         if solution is not best:
             notes = (*notes, "the cheapest plan did not pack; the next cheaper peak was taken")
         scope = (
-            f"this op order, segments of at most {self.segments.cap} ops, every number of "
+            f"{ONE_ORDER}, segments of at most {self.segments.cap} ops, every number of "
             "stripes, weights streamed, resident, prefetched or sliced"
         )
         scope += described(self.segments.switches)

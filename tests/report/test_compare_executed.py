@@ -26,7 +26,9 @@ pytest.importorskip("ethosu.regor", reason="needs ethos-u-vela")
 def test_the_bytes_are_those_of_an_inspection(config: str, arena: int | None) -> None:
     content, target = demo("resnet8"), load_target(config)
     options = VelaOptions(arena_cache_size_bytes=arena)
-    report = compare_report(content, name="m", target=target, vela_options=options, options=PlanOptions(use_cache=False))
+    report = compare_report(
+        content, name="m", target=target, vela_options=options, options=PlanOptions(use_cache=False)
+    )
     found = report.executed
     assert found is not None
     compiled = compile_model(content, target, options, cache=None).compiled
