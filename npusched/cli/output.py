@@ -144,18 +144,21 @@ def print_warning(text: str) -> None:
 @contextmanager
 def compilation_counter() -> Iterator[Callable[[int, int], None]]:
     """A callback that shows on stderr how many compilations Vela has made; silent in a file."""
-    shown = sys.stderr.isatty()
+    written = 0
 
     def show(compilations: int, distinct: int) -> None:
-        if shown:
-            sys.stderr.write(f"\r{compilations} compilations by Vela, {distinct} distinct results ")
+        nonlocal written
+        if sys.stderr.isatty():
+            text = f"\r{compilations} compilations by Vela, {distinct} distinct results"
+            written = max(written, len(text))
+            sys.stderr.write(text)
             sys.stderr.flush()
 
     try:
         yield show
     finally:
-        if shown:
-            sys.stderr.write("\r\033[K")
+        if written:
+            sys.stderr.write("\r" + " " * written + "\r")
             sys.stderr.flush()
 
 

@@ -87,7 +87,7 @@ class OrderedPlanner:
             except InfeasibleError as error:
                 errors.append(error)
         if not plans:
-            raise min(errors, key=_needed)
+            raise _mildest(errors)
         best = min(plans, key=self._rank)
         bound = min(plan.bound.objective for plan in plans)
         orders = self._orders_text(len(plans) + len(errors), binds=self._binds(budget_bytes))
@@ -111,7 +111,7 @@ class OrderedPlanner:
             except InfeasibleError as error:
                 errors.append(error)
         if not found:
-            raise min(errors, key=_needed)
+            raise _mildest(errors)
         text = self._orders_text(1 + len(others), binds=self._binds(least))
         front = _front(found) if others else found
         return [_scoped(plan, plan.bound.objective, text) for plan in front]
@@ -291,7 +291,19 @@ def _front(plans: Sequence[Plan]) -> list[Plan]:
     return front[::-1]
 
 
+def _mildest(errors: Sequence[InfeasibleError]) -> InfeasibleError:
+    """Of the orders' errors the one that needs least; one about off-chip bytes if there is any.
+
+    (Then the budget suffices in that order.)
+    """
+    offchip = [error for error in errors if "smallest_feasible_offchip_bytes" in error.values]
+    return min(offchip or errors, key=_needed)
+
+
 def _needed(error: InfeasibleError) -> int:
-    needed = error.values["smallest_feasible_bytes"]
-    assert isinstance(needed, int)
-    return needed
+    """Least budget, or least off-chip bytes where that limit is the one that no plan keeps."""
+    found = error.values.get("smallest_feasible_bytes")
+    if found is None:
+        found = error.values["smallest_feasible_offchip_bytes"]
+    assert isinstance(found, int)
+    return found
