@@ -33,7 +33,7 @@ def swept(model: bytes) -> npusched.FrontierReport:
 
 
 def test_no_plan_of_velas_betters_the_frontier(swept: npusched.FrontierReport) -> None:
-    assert len(swept.vela) > 10
+    assert len(swept.vela) > 5
     for theirs in swept.vela:
         best = min(
             (p.value for p in swept.points if p.totals.sram_peak_bytes <= theirs.sram_peak_bytes),
