@@ -63,6 +63,7 @@ NAMES = (
     "executed",
     "plans",
     "weights",
+    "hazards",
 )
 
 
