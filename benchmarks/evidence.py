@@ -61,6 +61,7 @@ NAMES = (
     "ground_truth",
     "mutations",
     "executed",
+    "silicon",
     "plans",
     "weights",
     "hazards",

@@ -10,11 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import compare, fold, frontier, plan
+    from npusched.api import compare, fold, frontier, plan, prove_plan
     from npusched.errors import (
         InfeasibleError,
         ModelError,
         NpuschedError,
+        SimError,
         TargetError,
         VelaError,
     )
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from npusched.report import PlanReport, plan_schema, render_json, render_text
     from npusched.report.compare_types import CompareReport
     from npusched.report.frontier_types import FrontierReport
+    from npusched.report.plan_proof_types import PlanProofReport
 
 __version__ = "0.1.0"
 
@@ -31,7 +33,9 @@ __all__ = [
     "InfeasibleError",
     "ModelError",
     "NpuschedError",
+    "PlanProofReport",
     "PlanReport",
+    "SimError",
     "Target",
     "TargetError",
     "VelaError",
@@ -42,6 +46,7 @@ __all__ = [
     "load_target",
     "plan",
     "plan_schema",
+    "prove_plan",
     "render_json",
     "render_text",
     "target_names",
@@ -53,7 +58,9 @@ _HOMES = {
     "InfeasibleError": "errors",
     "ModelError": "errors",
     "NpuschedError": "errors",
+    "PlanProofReport": "report.plan_proof_types",
     "PlanReport": "report",
+    "SimError": "errors",
     "Target": "hardware",
     "TargetError": "errors",
     "VelaError": "errors",
@@ -63,6 +70,7 @@ _HOMES = {
     "load_target": "hardware",
     "plan": "api",
     "plan_schema": "report",
+    "prove_plan": "api",
     "render_json": "report",
     "render_text": "report",
     "target_names": "hardware",

@@ -62,7 +62,11 @@ class TargetError(NpuschedError):
 
 
 class InfeasibleError(NpuschedError):
-    """No plan fits the budget. ``values`` has need_bytes, have_bytes, smallest_feasible_bytes."""
+    """No plan keeps a limit.
+
+    ``values`` has need_bytes, have_bytes and smallest_feasible_bytes of the budget, or the same
+    with ``_offchip_bytes`` of the limit on off-chip bytes.
+    """
 
     kind: ClassVar[str] = "infeasible"
     exit_code: ClassVar[int] = 1
@@ -82,6 +86,10 @@ class SimError(NpuschedError):
     """
 
     kind: ClassVar[str] = "sim"
+
+
+class PlanError(SimError):
+    """A plan is wrong: a value is not where its buffers, rows and addresses say."""
 
 
 def _rebuild(

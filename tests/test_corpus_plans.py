@@ -38,8 +38,7 @@ def _plan(path: Path, target: Target, sram: int | None = None) -> PlanReport:
         path.read_bytes(),
         name=path.name,
         target=target,
-        sram=sram,
-        use_vela=path.name not in SLOW_IN_VELA,
+        options=api.PlanOptions(sram=sram, use_vela=path.name not in SLOW_IN_VELA),
     )
 
 

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from npusched.api.comparing import compare, compare_report
     from npusched.api.executing import npz_bytes, prove_report, run_compiled
     from npusched.api.folding import FoldResult, fold
-    from npusched.api.inspecting import inspect_report
+    from npusched.api.inspecting import inspect_report, inspect_trace
+    from npusched.api.options import PlanOptions
     from npusched.api.planning import plan, plan_report
+    from npusched.api.proving import prove_plan, prove_plan_report
 
 __all__ = [
     "FoldResult",
+    "PlanOptions",
     "cache_clear",
     "cache_info",
     "compare",
@@ -27,15 +30,19 @@ __all__ = [
     "frontier",
     "frontier_report",
     "inspect_report",
+    "inspect_trace",
     "npz_bytes",
     "plan",
     "plan_report",
+    "prove_plan",
+    "prove_plan_report",
     "prove_report",
     "run_compiled",
 ]
 
 _HOMES = {
     "FoldResult": "folding",
+    "PlanOptions": "options",
     "cache_clear": "caching",
     "cache_info": "caching",
     "compare": "comparing",
@@ -44,9 +51,12 @@ _HOMES = {
     "frontier": "budgets",
     "frontier_report": "budgets",
     "inspect_report": "inspecting",
+    "inspect_trace": "inspecting",
     "npz_bytes": "executing",
     "plan": "planning",
     "plan_report": "planning",
+    "prove_plan": "proving",
+    "prove_plan_report": "proving",
     "prove_report": "executing",
     "run_compiled": "executing",
 }

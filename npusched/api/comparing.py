@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npusched.api.planning import budget_bytes, content_of, graph_of, read
+import msgspec
+
+from npusched.api.options import PlanOptions
+from npusched.api.planning import content_of, graph_of, read
 from npusched.errors import TargetError
 
 if TYPE_CHECKING:
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from npusched.ir import Model, Shape
     from npusched.report.compare_build import Ours, Theirs
     from npusched.report.compare_types import CompareReport
-    from npusched.schedule import Objective
     from npusched.vela.files import VelaOutput
     from npusched.vela.options import VelaOptions
     from npusched.vela.result import VelaResult
@@ -28,6 +30,9 @@ def compare(
     *,
     sram: str | int | None = None,
     objective: str = "cycles",
+    lambda_cycles_per_byte: float = 0.1,
+    max_offchip_bytes: str | int | None = None,
+    allow: Collection[str] = (),
     signature: str | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     vela_options: VelaOptions | None = None,
@@ -48,14 +53,19 @@ def compare(
         content,
         name=name,
         target=load_target(target) if isinstance(target, str) else target,
-        sram=sram,
-        objective=objective,
-        signature=signature,
-        input_shapes=input_shapes,
+        options=PlanOptions(
+            sram=sram,
+            objective=objective,
+            lambda_cycles_per_byte=lambda_cycles_per_byte,
+            max_offchip_bytes=max_offchip_bytes,
+            allow=tuple(allow),
+            signature=signature,
+            input_shapes=input_shapes,
+            use_cache=use_cache,
+        ),
         vela_options=vela_options,
         vela_output=None if vela_output is None else Path(vela_output),
         measured=None if measured is None else Path(measured),
-        use_cache=use_cache,
     )
 
 
@@ -64,19 +74,13 @@ def compare_report(
     *,
     name: str,
     target: Target,
-    sram: str | int | None = None,
-    objective: str = "cycles",
-    lambda_cycles_per_byte: float = 0.1,
-    signature: str | None = None,
-    input_shapes: Mapping[str, Shape] | None = None,
+    options: PlanOptions | None = None,
     vela_options: VelaOptions | None = None,
     vela_output: Path | None = None,
     measured: Path | None = None,
-    use_cache: bool = True,
 ) -> CompareReport:
     """Like ``compare``, for bytes and a resolved target."""
     from npusched.report.compare_build import build_comparison, build_from_layers
-    from npusched.schedule import Goal, Objective
     from npusched.vela.files import read_vela_output
     from npusched.vela.measured import read_measurements
 
@@ -86,20 +90,18 @@ def compare_report(
             "Vela compiles for Ethos-U only",
             "name an Ethos-U target with --config (npusched configs lists them)",
         )
-    model = read(content, name, input_shapes)
+    options = options or PlanOptions()
+    model = read(content, name, options.input_shapes)
     output = None
     if vela_output is not None:
         output = read_vela_output(vela_output, _network(vela_output, name))
-    result = _vela_result(content, target, sram, vela_options, output, use_cache)
+    result = _vela_result(content, target, options, vela_options, output)
     ours = _our_side(
         model,
         target,
-        graph_of(model, target, signature),
-        sram=sram,
-        objective=Objective(goal=Goal(objective), lambda_cycles_per_byte=lambda_cycles_per_byte),
+        graph_of(model, target, options.signature),
+        msgspec.structs.replace(options, use_vela=output is None),
         warnings=_strange(target, output),
-        use_cache=use_cache,
-        use_vela=output is None,
     )
     entries = () if measured is None else read_measurements(measured, ours.graph.subgraph)
     if result is None:
@@ -111,15 +113,12 @@ def compare_report(
 def _vela_result(
     content: bytes,
     target: Target,
-    sram: str | int | None,
-    options: VelaOptions | None,
+    options: PlanOptions,
+    run: VelaOptions | None,
     output: VelaOutput | None,
-    use_cache: bool,
 ) -> VelaResult | None:
     """Compile, with the budget as arena limit, or take files; None for files without rows."""
     import hashlib
-
-    import msgspec
 
     from npusched.vela.cache import VelaCache
     from npusched.vela.from_files import result_of
@@ -128,35 +127,37 @@ def _vela_result(
 
     if output is not None:
         return result_of(output, config_of(target), hashlib.sha256(content).hexdigest())
-    options = options or VelaOptions()
-    if options.arena_cache_size_bytes is None and sram is not None:
-        options = msgspec.structs.replace(
-            options, arena_cache_size_bytes=budget_bytes(target, sram)
-        )
-    return compile_model(content, target, options, cache=VelaCache() if use_cache else None)
+    run = run or VelaOptions()
+    if run.arena_cache_size_bytes is None and options.sram is not None:
+        run = msgspec.structs.replace(run, arena_cache_size_bytes=options.budget_bytes(target))
+    return compile_model(content, target, run, cache=VelaCache() if options.use_cache else None)
 
 
 def _our_side(
     model: Model,
     target: Target,
     graph: OpGraph,
+    options: PlanOptions,
     *,
-    sram: str | int | None,
-    objective: Objective,
     warnings: Sequence[str],
-    use_cache: bool,
-    use_vela: bool,
 ) -> Ours:
     """Our plan, with weight sizes as exact as in ``plan``."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from npusched.api.weights import ask_vela, weight_table
     from npusched.report.compare_build import Ours
-    from npusched.schedule import Planner, check_plan
+    from npusched.schedule import check_plan, with_given_ids
 
     found_warnings = list(warnings)
-    asked = ask_vela(model, target, use_cache=use_cache) if use_vela else None
+    if options.allowed:
+        names = ", ".join(options.allowed)
+        found_warnings.append(f"our plan may use {names}: what that gains rests on Vela's model")
+    asked = None
+    if options.use_vela:
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            asked = ask_vela(model, target, pool, use_cache=options.use_cache)
     sizes = weight_table(graph, target, asked, found_warnings)
-    planner = Planner.of(graph, target, sizes.of, objective=objective)
-    plan = planner.plan(budget_bytes(target, sram))
+    plan = options.planner(graph, target, sizes.of).plan(options.budget_bytes(target))
     faults = check_plan(graph, target, plan)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
@@ -164,8 +165,8 @@ def _our_side(
         model=model,
         graph=graph,
         target=target,
-        plan=plan,
-        objective=objective.goal.value,
+        plan=with_given_ids(plan),
+        objective=options.objective,
         warnings=found_warnings,
     )
 
@@ -173,6 +174,7 @@ def _our_side(
 def _their_side(ours: Ours, result: VelaResult, output: VelaOutput | None) -> Theirs:
     """Vela's schedule: read, matched, as a plan, and costed twice."""
     from npusched.report.compare_build import Theirs
+    from npusched.report.compare_executed import count_streams
     from npusched.vela.compiled import source_placement
     from npusched.vela.from_files import sram_peak_of
     from npusched.vela.recost import compatible_costs, recost_rows
@@ -181,14 +183,18 @@ def _their_side(ours: Ours, result: VelaResult, output: VelaOutput | None) -> Th
     target = ours.target
     schedule = read_schedule(result, ours.model, ours.graph, target)
     summary = None if output is None else output.summary
+    compatible = compatible_costs(target, schedule.in_order, schedule.slices)
     return Theirs(
         result=result,
         schedule=schedule,
         plan=from_vela(schedule),
-        compatible=compatible_costs(target, schedule.in_order, schedule.slices),
+        compatible=compatible,
         recosted=recost_rows(target, schedule.in_order, schedule.slices),
         placement=source_placement(result, ours.model) if result.compiled else {},
         is_run=output is None,
+        executed=count_streams(
+            result.compiled, target, ours.graph.subgraph, compatible, schedule.ops
+        ),
         sram_peak_bytes=None if summary is None else sram_peak_of(target, summary),
     )
 

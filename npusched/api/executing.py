@@ -72,7 +72,10 @@ def run_compiled(
             values
         )
     report = RunReport(
+        schema_version=EXECUTION_SCHEMA_VERSION,
+        npusched_version=__version__,
         name=name,
+        sha256=hashlib.sha256(content).hexdigest(),
         accelerator=accelerator_name(ready.programs[0].machine),
         npu_operators=len(ready.programs),
         npu_ops=sum(len(program.kernels) for program in ready.programs),
@@ -105,7 +108,12 @@ def _run_output(name: str, values: Array) -> RunOutput:
         lowest=float(values.min()) if values.size else 0.0,
         highest=float(values.max()) if values.size else 0.0,
         first=tuple(float(value) for value in values.reshape(-1)[:_FIRST]),
+        sha256=hashlib.sha256(_little_endian(values)).hexdigest(),
     )
+
+
+def _little_endian(values: Array) -> bytes:
+    return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def read_npz(content: bytes) -> dict[str, Array]:

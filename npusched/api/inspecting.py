@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npusched import __version__
+from npusched.api.timing import operator_times, predicted
+from npusched.errors import SimError
 from npusched.hardware.target import AcceleratorU55, MemoryMode
 from npusched.report.execution_types import (
     EXECUTION_SCHEMA_VERSION,
@@ -18,10 +20,12 @@ from npusched.report.execution_types import (
     InspectReport,
     MemoryUse,
     StreamOpFacts,
+    TimingFacts,
     TrafficFacts,
 )
 from npusched.sim.check import check_bare, check_executable, host_spans
 from npusched.sim.figures import Figures, Purpose, count_figures, kernel_macs
+from npusched.sim.occupancy import Occupancy, ordered_occupancy
 from npusched.sim.program import LoadedDma, LoadedKernel, Machine, Program, load_bare
 from npusched.sim.run import Executable, open_compiled
 from npusched.vela.compiled import NPU_OP
@@ -30,16 +34,22 @@ from npusched.vela.stream import decode_stream
 if TYPE_CHECKING:
     from npusched.hardware import Target
     from npusched.sim.hazards import Hazard
+    from npusched.sim.memory import Span
+    from npusched.sim.timeline import Timeline
 
 _STREAMS = (b"COP1", b"COP2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What is inside a compiled file, or a bare stream (it has no constants and no host ops)."""
+    """What is inside a compiled file, or a bare stream (it has no constants and no host ops).
+
+    ``inputs``: per program, (region, span) of the bytes that the host writes.
+    """
 
     accelerator: str
     programs: tuple[Program, ...]
+    inputs: tuple[tuple[tuple[int, Span], ...], ...]
     host_ops: dict[str, int]
     totals: ExecutedFacts
     memory_map: tuple[MemoryUse, ...]
@@ -49,17 +59,18 @@ class Contents:
 def file_contents(ready: Executable) -> Contents:
     """Return the contents of a compiled file."""
     accelerator = accelerator_name(ready.programs[0].machine)
+    inputs = tuple(host_spans(operator) for operator in ready.file.operators)
     figures = [
-        count_figures(program, host_spans(operator))
-        for operator, program in zip(ready.file.operators, ready.programs, strict=True)
+        count_figures(program, spans) for program, spans in zip(ready.programs, inputs, strict=True)
     ]
     words = sum(len(operator.stream.words) for operator in ready.file.operators)
     return Contents(
         accelerator=accelerator,
         programs=ready.programs,
+        inputs=inputs,
         host_ops=host_ops(ready),
         totals=_executed(figures, _constant_bytes(ready), 4 * words),
-        memory_map=_memory_map(figures),
+        memory_map=_memory_map(figures, ready.programs, inputs),
         hazards=_hazards(check_executable(ready, _accelerator(accelerator))),
     )
 
@@ -73,9 +84,10 @@ def stream_contents(payload: bytes) -> Contents:
     return Contents(
         accelerator=accelerator,
         programs=(program,),
+        inputs=((),),
         host_ops={},
         totals=_executed(figures, 0, 4 * len(stream.words)),
-        memory_map=_memory_map(figures),
+        memory_map=_memory_map(figures, (program,), ((),)),
         hazards=_hazards([check_bare(program, _accelerator(accelerator))]),
     )
 
@@ -85,8 +97,48 @@ def inspect_report(content: bytes, *, name: str, target: Target | None = None) -
 
     Raises ModelError for anything else, SimError for what is not modelled.
     """
+    return inspect_timed(content, name=name, target=target)[0]
+
+
+def inspect_trace(content: bytes, *, name: str, target: Target) -> tuple[InspectReport, bytes]:
+    """Return ``inspect_report`` and its timeline as a Chrome JSON trace (Perfetto shows it).
+
+    Raises SimError if no time can be predicted for the target.
+    """
+    from npusched.report.trace import trace_json
+
+    report, found, timelines = inspect_timed(content, name=name, target=target)
+    if report.timing is None:
+        raise SimError(
+            "cannot write a trace", report.untimed, "name the target that it was made for"
+        )
+    return report, trace_json(report, found.programs, timelines)
+
+
+def inspect_timed(
+    content: bytes, *, name: str, target: Target | None
+) -> tuple[InspectReport, Contents, tuple[Timeline, ...]]:
+    """Return the report, the contents, and the timelines of all operators (none if untimed)."""
     is_stream = content[:4] in _STREAMS
     found = stream_contents(content) if is_stream else file_contents(open_compiled(content, name))
+    timing, timelines, untimed = (
+        (None, (), "") if target is None else predicted(found.programs, found.inputs, target)
+    )
+    return _report(content, name, target, found, timing, timelines, untimed), found, timelines
+
+
+def _report(
+    content: bytes,
+    name: str,
+    target: Target | None,
+    found: Contents,
+    timing: TimingFacts | None,
+    timelines: Sequence[Timeline],
+    untimed: str,
+) -> InspectReport:
+    """Put the report together."""
+    is_stream = content[:4] in _STREAMS
+    times = [operator_times(timeline) for timeline in timelines]
     return InspectReport(
         schema_version=EXECUTION_SCHEMA_VERSION,
         npusched_version=__version__,
@@ -95,12 +147,14 @@ def inspect_report(content: bytes, *, name: str, target: Target | None = None) -
         form="stream" if is_stream else "tflite",
         accelerator=found.accelerator,
         fit=None if target is None else _fit(target, found),
+        timing=timing,
+        untimed=untimed,
         host_ops=found.host_ops,
         totals=found.totals,
         ops=tuple(
-            _op(number, program, command)
+            _op(number, program, command, times[number][index] if times else (None, None))
             for number, program in enumerate(found.programs)
-            for command in program.commands
+            for index, command in enumerate(program.commands)
             if isinstance(command, LoadedKernel | LoadedDma)
         ),
         memory_map=found.memory_map,
@@ -158,8 +212,14 @@ def _fit(target: Target, found: Contents) -> FitFacts:
     return FitFacts(target=target.name, fits=not reasons, reasons=tuple(dict.fromkeys(reasons)))
 
 
-def _op(operator: int, program: Program, command: LoadedKernel | LoadedDma) -> StreamOpFacts:
+def _op(
+    operator: int,
+    program: Program,
+    command: LoadedKernel | LoadedDma,
+    times: tuple[int | None, int | None],
+) -> StreamOpFacts:
     """Describe a kernel or DMA."""
+    start, end = times
     if isinstance(command, LoadedDma):
         source, destination = command.source, command.destination
         return StreamOpFacts(
@@ -179,6 +239,8 @@ def _op(operator: int, program: Program, command: LoadedKernel | LoadedDma) -> S
             written_to="shram"
             if destination.internal
             else program.regions[destination.region].name,
+            start_cycle=start,
+            end_cycle=end,
         )
     state = command.state
     ifm, ifm2, ofm, block = state.ifm, state.ifm2, state.ofm, state.block
@@ -197,10 +259,24 @@ def _op(operator: int, program: Program, command: LoadedKernel | LoadedDma) -> S
         dma_bytes=0,
         read_from=program.regions[ifm.region].name,
         written_to=program.regions[ofm.region].name,
+        start_cycle=start,
+        end_cycle=end,
     )
 
 
-def _memory_map(figures: Sequence[Figures]) -> tuple[MemoryUse, ...]:
+def _memory_map(
+    figures: Sequence[Figures],
+    programs: Sequence[Program],
+    inputs: Sequence[Sequence[tuple[int, Span]]],
+) -> tuple[MemoryUse, ...]:
+    alive: list[tuple[Occupancy, ...]] = [
+        ordered_occupancy(program, spans) for program, spans in zip(programs, inputs, strict=True)
+    ]
+    peaks = {
+        (number, each.memory): each.peak_bytes
+        for number, found in enumerate(alive)
+        for each in found
+    }
     return tuple(
         MemoryUse(
             operator=number,
@@ -208,6 +284,7 @@ def _memory_map(figures: Sequence[Figures]) -> tuple[MemoryUse, ...]:
             size_bytes=use.size_bytes,
             touched_bytes=use.touched_bytes,
             high_water_bytes=use.high_water_bytes,
+            peak_bytes=peaks.get((number, use.memory), use.touched_bytes),
         )
         for number, each in enumerate(figures)
         for use in each.memories

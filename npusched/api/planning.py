@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from npusched.api.options import DEFAULT_MAX_COMPILATIONS, PlanOptions
 from npusched.errors import ModelError
 
 if TYPE_CHECKING:
+    from npusched.api.candidates import AskedCandidates, Progress
     from npusched.api.weights import WeightTable
     from npusched.graph.opgraph import OpGraph
     from npusched.hardware import Target
     from npusched.ir import Model, Shape
     from npusched.report import PlanReport
-    from npusched.schedule import Objective, Planner
+    from npusched.report.types import CandidateFacts, CandidateMode
+    from npusched.schedule import OrderedPlanner, Plan
 
 
 def plan(
@@ -24,16 +29,25 @@ def plan(
     sram: str | int | None = None,
     objective: str = "cycles",
     lambda_cycles_per_byte: float = 0.1,
+    max_offchip_bytes: str | int | None = None,
+    allow: Collection[str] = (),
     signature: str | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     use_vela: bool = True,
     use_cache: bool = True,
+    candidates: CandidateMode = "asked",
+    max_compilations: int = DEFAULT_MAX_COMPILATIONS,
 ) -> PlanReport:
     """Plan a model on a target and return the report.
 
     ``model``: a path, ``demo:NAME``, or the bytes of a .tflite file. ``target``: a name of
     ``npusched configs``, a .toml file, or a ``Target``. ``sram``: a budget ("64KiB", bytes), or
-    None for what the target has. Raises ModelError, TargetError or InfeasibleError.
+    None for what the target has. ``max_offchip_bytes``: most that one inference may move off the
+    chip. ``allow``: names of ``schedule.Switch``. ``candidates``: Vela's own schedules that compete
+    with ours, the better one is the answer ("none"; "asked": as Vela is run for this budget;
+    "sweep": all that at most ``max_compilations`` find).
+
+    Raises ModelError, TargetError or InfeasibleError.
     """
     from npusched.hardware import load_target
 
@@ -42,13 +56,19 @@ def plan(
         content,
         name=name,
         target=load_target(target) if isinstance(target, str) else target,
-        sram=sram,
-        objective=objective,
-        lambda_cycles_per_byte=lambda_cycles_per_byte,
-        signature=signature,
-        input_shapes=input_shapes,
-        use_vela=use_vela,
-        use_cache=use_cache,
+        options=PlanOptions(
+            sram=sram,
+            objective=objective,
+            lambda_cycles_per_byte=lambda_cycles_per_byte,
+            max_offchip_bytes=max_offchip_bytes,
+            allow=tuple(allow),
+            signature=signature,
+            input_shapes=input_shapes,
+            use_vela=use_vela,
+            use_cache=use_cache,
+            candidates=candidates,
+            max_compilations=max_compilations,
+        ),
     )
 
 
@@ -57,38 +77,60 @@ def plan_report(
     *,
     name: str,
     target: Target,
-    sram: str | int | None = None,
-    objective: str = "cycles",
-    lambda_cycles_per_byte: float = 0.1,
-    signature: str | None = None,
-    input_shapes: Mapping[str, Shape] | None = None,
-    use_vela: bool = True,
-    use_cache: bool = True,
+    options: PlanOptions | None = None,
+    progress: Progress | None = None,
 ) -> PlanReport:
-    """Like ``plan``, for bytes and a resolved target."""
-    from npusched.advise import Situation, advise
-    from npusched.report import PlanInputs, build_report
-    from npusched.schedule import Planner, check_plan, fusion_levels, whole_cost
+    """Like ``plan``, for bytes and a resolved target.
 
-    model, graph, sizes, goal, warnings = prepare(
-        content,
-        name=name,
-        target=target,
-        objective=objective,
-        lambda_cycles_per_byte=lambda_cycles_per_byte,
-        signature=signature,
-        input_shapes=input_shapes,
-        use_vela=use_vela,
-        use_cache=use_cache,
-    )
-    budget = budget_bytes(target, sram)
-    planner = Planner.of(graph, target, sizes.of, objective=goal, limit_bytes=budget)
-    found = planner.plan(budget, is_capacity=sram is None)
-    faults = check_plan(graph, target, found)
+    ``progress`` is called after each compilation of a sweep for candidates.
+    """
+    options = options or PlanOptions()
+    planned = make_plan(content, name=name, target=target, options=options, progress=progress)
+    return report_of(planned, target)
+
+
+class Planned(NamedTuple):
+    """A plan, what it was made from, the planner that made it, and Vela's plans beside it."""
+
+    ready: Prepared
+    planner: OrderedPlanner
+    plan: Plan
+    candidates: CandidateFacts
+
+
+def make_plan(
+    content: bytes,
+    *,
+    name: str,
+    target: Target,
+    options: PlanOptions | None = None,
+    progress: Progress | None = None,
+) -> Planned:
+    """Plan a model, and let the independent checker look at the plan; errors as for ``plan``."""
+    from npusched.schedule import check_plan
+
+    ready = prepare(content, name=name, target=target, options=options)
+    options = ready.options
+    limit = options.budget_bytes(target)
+    planner = options.planner(ready.graph, target, ready.sizes.of, limit_bytes=limit)
+    found, candidates = _best(ready, planner, target, progress)
+    faults = check_plan(ready.graph, target, found)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
-    segments = planner.segments
-    folded = _folded_planner(model, graph, target, sizes, goal, input_shapes)
+    return Planned(ready, planner, found, candidates)
+
+
+def report_of(planned: Planned, target: Target) -> PlanReport:
+    """The report of a plan: with fusion levels, advice, and what its ops cost alone."""
+    from npusched.advise import Situation, advise
+    from npusched.graph.reorder import reordered
+    from npusched.report import PlanInputs, build_report
+    from npusched.schedule import fusion_levels, whole_cost
+
+    ready, planner, found, candidates = planned
+    model, graph, sizes, warnings, options = ready[:5]
+    segments, graph = planner.segments_of(found), reordered(graph, found.order)
+    folded = _folded_planner(model, graph, target, sizes, options)
     subgraph = model.subgraphs[graph.subgraph]
     advice = advise(
         Situation(
@@ -107,26 +149,57 @@ def plan_report(
             target=target,
             plan=found,
             levels=fusion_levels(
-                subgraph, segments, segments if folded is None else folded[0].segments, found
+                subgraph, segments, segments if folded is None else folded[0].given.segments, found
             ),
             unfused=[whole_cost(segments, v) for v in range(len(graph.ops))],
-            objective=objective,
+            objective=options.objective,
             vela_version=sizes.vela_version,
             warnings=warnings,
-            has_budget=sram is not None,
+            has_budget=options.sram is not None,
+            lambda_cycles_per_byte=options.lambda_cycles_per_byte,
+            max_offchip_bytes=options.limit_bytes,
+            allowed=options.allowed,
             advice=advice,
+            candidates=candidates,
         )
     )
 
 
+def _best(
+    prepared: Prepared, planner: OrderedPlanner, target: Target, progress: Progress | None
+) -> tuple[Plan, CandidateFacts]:
+    """The best of our plan and Vela's own ones, and how they compare.
+
+    Raises InfeasibleError if none of them fits the budget.
+    """
+    from npusched.api.candidates import best_of, facts_of
+    from npusched.errors import InfeasibleError
+
+    options = prepared.options
+    budget = options.budget_bytes(target)
+    infeasible = ours = None
+    try:
+        ours = planner.plan(budget, is_capacity=options.sram is None)
+    except InfeasibleError as error:
+        infeasible = error
+    candidates = prepared.candidates.collect(planner, prepared.warnings, progress)
+    theirs, found = best_of(ours, candidates, budget, planner)
+    if found is None:
+        assert infeasible is not None
+        raise infeasible
+    is_ours = found is ours
+    return found, facts_of(candidates, options.candidates, ours, theirs, is_ours=is_ours)
+
+
 class Prepared(NamedTuple):
-    """A model on a target, ready to be planned."""
+    """A model on a target, ready to be planned; ``candidates``: Vela's plans, being compiled."""
 
     model: Model
     graph: OpGraph
     sizes: WeightTable
-    objective: Objective
     warnings: list[str]
+    options: PlanOptions
+    candidates: AskedCandidates
 
 
 def prepare(
@@ -134,25 +207,30 @@ def prepare(
     *,
     name: str,
     target: Target,
-    objective: str = "cycles",
-    lambda_cycles_per_byte: float = 0.1,
-    signature: str | None = None,
-    input_shapes: Mapping[str, Shape] | None = None,
-    use_vela: bool = True,
-    use_cache: bool = True,
+    options: PlanOptions | None = None,
+    is_frontier: bool = False,
 ) -> Prepared:
-    """Read and lower a model and find its weights' encoded sizes. Raises ModelError."""
-    from npusched.api.weights import ask_vela, weight_table
-    from npusched.schedule import Goal, Objective
+    """Read and lower a model and find its weights' encoded sizes. Raises ModelError.
 
-    model = read(content, name, input_shapes)
-    has_npu = target.accelerator is not None
-    asked = ask_vela(model, target, use_cache=use_cache) if use_vela and has_npu else None
-    graph = graph_of(model, target, signature)
+    Vela's candidates for one budget, or for a frontier, are compiled while the caller plans.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from npusched.api.candidates import ask_candidates
+    from npusched.api.weights import ask_vela, weight_table
+
+    options = options or PlanOptions()
+    if target.accelerator is None or not options.use_vela:
+        options = msgspec.structs.replace(options, use_vela=False, candidates="none")
+    model = read(content, name, options.input_shapes)
+    pool = ThreadPoolExecutor(max_workers=1)
+    asked = ask_vela(model, target, pool, use_cache=options.use_cache) if options.use_vela else None
+    candidates = ask_candidates(model, target, options, pool, is_frontier=is_frontier)
+    pool.shutdown(wait=False)
+    graph = graph_of(model, target, options.signature)
     warnings: list[str] = []
     sizes = weight_table(graph, target, asked, warnings)
-    goal = Objective(goal=Goal(objective), lambda_cycles_per_byte=lambda_cycles_per_byte)
-    return Prepared(model, graph, sizes, goal, warnings)
+    return Prepared(model, graph, sizes, warnings, options, candidates)
 
 
 def _folded_planner(
@@ -160,28 +238,26 @@ def _folded_planner(
     graph: OpGraph,
     target: Target,
     sizes: WeightTable,
-    objective: Objective,
-    input_shapes: Mapping[str, Shape] | None,
-) -> tuple[Planner, int] | None:
+    options: PlanOptions,
+) -> tuple[OrderedPlanner, int] | None:
     """(planner of the model with batch norms folded, how many); None if there is none to fold.
 
     Fusion level L3 and the advice to fold are about that model.
     """
     from npusched.graph.fold import fold_batch_norms
-    from npusched.schedule import Planner
 
     folded, _ = fold_batch_norms(model.subgraphs[graph.subgraph])
     if not folded:
         return None
     from npusched.api.folding import folded_model
 
-    after = folded_model(model, input_shapes)
+    after = folded_model(model, options.input_shapes)
     if after is None:
         return None
     removed = sorted(op for item in folded for op in item.removed)
     lowered = _lower(after, target, graph.subgraph)
     table = sizes.renumbered(lowered, removed)
-    return Planner.of(lowered, target, table.of, objective=objective), len(folded)
+    return options.planner(lowered, target, table.of), len(folded)
 
 
 def read(content: bytes, name: str, input_shapes: Mapping[str, Shape] | None = None) -> Model:
@@ -230,15 +306,6 @@ def subgraph_of(model: Model, signature: str | None) -> int:
         f"it has: {', '.join(keys) or 'none'}",
         f"did you mean '{close[0]}'?" if close else "leave --signature out for subgraph 0",
     )
-
-
-def budget_bytes(target: Target, sram: str | int | None) -> int | None:
-    """The budget in bytes: what was asked for, else the capacity of the budget memory."""
-    from npusched.hardware import parse_size
-
-    if sram is None:
-        return target.sram_budget_bytes
-    return sram if isinstance(sram, int) else parse_size(sram)
 
 
 def content_of(model: str | Path | bytes) -> tuple[bytes, str]:

@@ -18,13 +18,16 @@ from npusched.hardware import Target
 from npusched.ir import Model
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from concurrent.futures import Executor, Future
 
     from npusched.vela.encoded import EncodedOp
     from npusched.vela.result import VelaResult
 
 VELA_LIMIT_S = 20.0
 """Longest that a plan waits for Vela before it goes on with estimates."""
+
+WEIGHTS_FAILED = "weight sizes are estimated"
+"""How a warning begins that says why Vela gave no weight sizes."""
 
 OrderedRef: TypeAlias = tuple[SourceRef, int]
 """A source op, and how manyth of its scheduled ops with weights."""
@@ -82,14 +85,9 @@ Asked: TypeAlias = "Future[tuple[VelaResult, tuple[EncodedOp, ...]]]"
 """A compilation under way."""
 
 
-def ask_vela(model: Model, target: Target, *, use_cache: bool) -> Asked:
-    """Start one compilation by Vela, which runs while the caller goes on (see ``weight_table``)."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(max_workers=1)
-    asked = pool.submit(_compile, model, target, use_cache)
-    pool.shutdown(wait=False)
-    return asked
+def ask_vela(model: Model, target: Target, pool: Executor, *, use_cache: bool) -> Asked:
+    """Submit one compilation by Vela, which runs while the caller goes on (``weight_table``)."""
+    return pool.submit(_compile, model, target, use_cache)
 
 
 def weight_table(
@@ -106,7 +104,7 @@ def weight_table(
             version = result.vela_version
         except VelaError as error:
             why = f" ({error.why})" if error.why else ""
-            warnings.append(f"weight sizes are estimated: {error.what}{why}")
+            warnings.append(f"{WEIGHTS_FAILED}: {error.what}{why}")
     return WeightTable(target=target, known=known, order=order, vela_version=version)
 
 

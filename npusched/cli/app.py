@@ -17,14 +17,17 @@ from npusched.cli.compare import compare
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.options import (
     PLAN_FORMATS,
+    candidate_options,
     common_options,
     examples,
     format_option,
     output_option,
+    planning_options,
     target_options,
 )
 from npusched.cli.output import (
     STDOUT,
+    compilation_counter,
     print_note,
     print_warning,
     terminal_width,
@@ -32,9 +35,10 @@ from npusched.cli.output import (
     write_file,
     write_result,
 )
-from npusched.cli.parse import TargetArguments, display_name, parse_shapes, read_bytes
+from npusched.cli.parse import TargetArguments, display_name, read_bytes
 
 if TYPE_CHECKING:
+    from npusched.api import PlanOptions
     from npusched.report import PlanReport
     from npusched.report.frontier_types import FrontierReport
 
@@ -71,38 +75,13 @@ def app() -> None:
 )
 @click.argument("model")
 @target_options
-@click.option("--sram", metavar="SIZE", help="Budget, e.g. 64KiB. Default: the target's capacity.")
-@click.option(
-    "--objective",
-    type=click.Choice(["cycles", "energy", "offchip", "sram"]),
-    default="cycles",
-    show_default=True,
-    help="What to minimise. cycles: cycles + lambda x off-chip bytes.",
-)
-@click.option(
-    "--lambda",
-    "lambda_",
-    type=click.FloatRange(min=0, max=1e9),
-    default=0.1,
-    show_default=True,
-    metavar="X",
-    help="Cycles that one off-chip byte is worth.",
-)
+@planning_options()
 @click.option(
     "--frontier",
     is_flag=True,
     help="List the best plan for every amount of SRAM, within the budget and below.",
 )
-@click.option("--signature", metavar="KEY", help="Entry point to plan. Default: subgraph 0.")
-@click.option(
-    "--input-shape",
-    "input_shapes",
-    multiple=True,
-    metavar="NAME=N,N,...",
-    help="Shape of a dynamic input (repeat for more).",
-)
-@click.option("--no-vela", is_flag=True, help="Do not ask Vela for exact weight sizes.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of Vela results.")
+@candidate_options
 @click.option(
     "--top",
     type=click.IntRange(min=0),
@@ -116,14 +95,8 @@ def app() -> None:
 def plan(
     model: str,
     target_arguments: TargetArguments,
-    sram: str | None,
-    objective: str,
-    lambda_: float,
+    options: PlanOptions,
     frontier: bool,
-    signature: str | None,
-    input_shapes: tuple[str, ...],
-    no_vela: bool,
-    no_cache: bool,
     top: int,
     format_: str,
     output: Path | None,
@@ -135,21 +108,16 @@ def plan(
     names the smallest budget that does (exit code 1).
     """
     from npusched import api
-    from npusched.hardware import parse_size
 
     make = api.frontier_report if frontier else api.plan_report
-    report = make(
-        read_bytes(model),
-        name=display_name(model),
-        target=target_arguments.load(),
-        sram=None if sram is None else parse_size(sram),
-        objective=objective,
-        lambda_cycles_per_byte=lambda_,
-        signature=signature,
-        input_shapes=parse_shapes(input_shapes),
-        use_vela=not no_vela,
-        use_cache=not no_cache,
-    )
+    with compilation_counter() as progress:
+        report = make(
+            read_bytes(model),
+            name=display_name(model),
+            target=target_arguments.load(),
+            options=options,
+            progress=progress,
+        )
     for warning in report.warnings:
         print_warning(warning)
     is_json = format_ == "json"
@@ -242,7 +210,8 @@ def demo(name: str | None, output: Path | None) -> int:
 def fold(model: str, output: Path | None) -> int:
     """Fold batch norms written as MUL+ADD into the convolutions before them.
 
-    Folding moves a rounding step, so results may change by some LSB: it is never done silently.
+    Folding moves a rounding step, so results may change by some steps of the output. By how many is
+    measured on random inputs with LiteRT (pip install "npusched[prove]").
     """
     from npusched import api
 

@@ -14,6 +14,7 @@ from npusched.cli.options import (
     examples,
     format_option,
     output_option,
+    planning_options,
     target_options,
 )
 from npusched.cli.output import (
@@ -23,9 +24,10 @@ from npusched.cli.output import (
     use_colour,
     write_result,
 )
-from npusched.cli.parse import TargetArguments, display_name, parse_shapes, read_bytes
+from npusched.cli.parse import TargetArguments, display_name, read_bytes
 
 if TYPE_CHECKING:
+    from npusched.api import PlanOptions
     from npusched.vela.options import VelaOptions
 
 FORMATS = ["text", "json", "md"]
@@ -78,22 +80,7 @@ def vela_run_options(command: Callable[P, R]) -> Callable[P, R]:
 )
 @click.argument("model")
 @target_options
-@click.option("--sram", metavar="SIZE", help="Budget of our plan, and Vela's arena limit.")
-@click.option(
-    "--objective",
-    type=click.Choice(["cycles", "energy", "offchip", "sram"]),
-    default="cycles",
-    show_default=True,
-    help="What our plan minimises.",
-)
-@click.option("--signature", metavar="KEY", help="Entry point to compare. Default: subgraph 0.")
-@click.option(
-    "--input-shape",
-    "input_shapes",
-    multiple=True,
-    metavar="NAME=N,N,...",
-    help="Shape of a dynamic input (repeat for more).",
-)
+@planning_options("Budget of our plan, and Vela's arena limit.")
 @vela_run_options
 @click.option(
     "--vela-output",
@@ -107,7 +94,6 @@ def vela_run_options(command: Callable[P, R]) -> Callable[P, R]:
     metavar="FILE",
     help="Your own PMU counters or latencies, CSV or JSON.",
 )
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache of Vela results.")
 @click.option(
     "--top",
     type=click.IntRange(min=0),
@@ -121,17 +107,13 @@ def vela_run_options(command: Callable[P, R]) -> Callable[P, R]:
 def compare(
     model: str,
     target_arguments: TargetArguments,
-    sram: str | None,
-    objective: str,
-    signature: str | None,
-    input_shapes: tuple[str, ...],
+    options: PlanOptions,
     optimise: str | None,
     arena_cache_size: str | None,
     disabled: tuple[str, ...],
     allocator: str | None,
     vela_output: Path | None,
     measured: Path | None,
-    no_cache: bool,
     top: int,
     format_: str,
     output: Path | None,
@@ -149,21 +131,17 @@ def compare(
     """
     from npusched import api
 
-    options = vela_options(optimise, arena_cache_size, disabled, allocator)
-    if vela_output is not None and options is not None:
+    run = vela_options(optimise, arena_cache_size, disabled, allocator)
+    if vela_output is not None and run is not None:
         raise click.UsageError("--vela-output reads files: options of a run do not go with it")
     report = api.compare_report(
         read_bytes(model),
         name=display_name(model),
         target=target_arguments.load(),
-        sram=sram,
-        objective=objective,
-        signature=signature,
-        input_shapes=parse_shapes(input_shapes),
-        vela_options=options,
+        options=options,
+        vela_options=run,
         vela_output=vela_output,
         measured=measured,
-        use_cache=not no_cache,
     )
     for warning in report.warnings:
         print_warning(warning)

@@ -8,6 +8,8 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -137,6 +139,24 @@ def print_warning(text: str) -> None:
 
     shown = render_warning(text, width=terminal_width(sys.stderr), colour=use_colour(sys.stderr))
     sys.stderr.write(showable(shown, sys.stderr))
+
+
+@contextmanager
+def compilation_counter() -> Iterator[Callable[[int, int], None]]:
+    """A callback that shows on stderr how many compilations Vela has made; silent in a file."""
+    shown = sys.stderr.isatty()
+
+    def show(compilations: int, distinct: int) -> None:
+        if shown:
+            sys.stderr.write(f"\r{compilations} compilations by Vela, {distinct} distinct results ")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
 
 
 def terminal_width(stream: TextIO) -> int:

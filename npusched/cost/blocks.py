@@ -30,6 +30,18 @@ def find_block(accelerator: Accelerator, op: CostOp) -> BlockConfig:
     return _search(accelerator, _without_memories(op))
 
 
+@lru_cache(maxsize=16384)
+def legal_blocks(accelerator: Accelerator, op: CostOp) -> tuple[BlockConfig, ...]:
+    """Blocks that ``op`` may have, where they can be enumerated (see the families' modules)."""
+    if unit_of(accelerator, op.kind) is Unit.DMA:
+        return ()
+    if isinstance(accelerator, AcceleratorU55):
+        return blocks_u55.legal_blocks(accelerator, op)
+    from npusched.cost import blocks_u85
+
+    return blocks_u85.legal_blocks(accelerator, op)
+
+
 @lru_cache(maxsize=65536)
 def find_matmul_multiply_block(accelerator: AcceleratorU55, op: CostOp) -> BlockConfig:
     """Return the block of the multiplication hidden in a U55/U65 MatMul (VELA_SPEC_2 §3)."""

@@ -148,14 +148,52 @@ def _matmul_sum_query(accelerator: AcceleratorU55, query: _Query) -> _Query:
     )
 
 
-def _search(accelerator: AcceleratorU55, query: _Query) -> BlockConfig:
-    """Evaluate all candidates and apply the tie rules."""
+def legal_blocks(accelerator: AcceleratorU55, op: CostOp) -> tuple[BlockConfig, ...]:
+    """Every block that fits ``op``; of those that cut its OFM into as many pieces the smallest.
+
+    None for a MatMul, which has two blocks.
+    """
+    if op.kind is KernelKind.MATMUL:
+        return ()
+    query = _query(accelerator, op)
+    grid, fits, traversal = _all_blocks(accelerator, query)
+    _, ofm_h, ofm_w, _ = query.ofm
+    found = []
+    for h in smallest_per_count(grid.h[0, :, 0], ofm_h):
+        for w in smallest_per_count(grid.w[0, 0, :], ofm_w):
+            for d in range(len(grid.c)):
+                if fits[d, h, w]:
+                    blocks = _blocks_at(grid, d, h, w)
+                    found.append(BlockConfig(*blocks, accelerator.ofm_ublock, traversal))
+    return tuple(found)
+
+
+def smallest_per_count(sizes: _IntArray, extent: int) -> list[int]:
+    """Indices of rising block sizes: for each number of blocks in ``extent`` the first one."""
+    counts = -(-extent // sizes)
+    return [k for k in range(len(sizes)) if k == 0 or counts[k] != counts[k - 1]]
+
+
+def _all_blocks(
+    accelerator: AcceleratorU55, query: _Query
+) -> tuple[_Grid, npt.NDArray[np.bool_], Traversal]:
+    """All candidates, which of them fit, and the traversal that goes with them."""
     larger = _larger_ifm(query)
     part_kernel = query.unit is Unit.CONV and _prefers_part_kernel(
         larger[3], query.ifm_bits, query.kernel
     )
     grid = _candidates(accelerator, query, larger[3], part_kernel)
-    fits = _fits(accelerator, query, grid)
+    if query.unit is Unit.DEPTHWISE:
+        traversal = Traversal.DEPTHWISE
+    else:
+        traversal = Traversal.PART_KERNEL if part_kernel else Traversal.DEPTH_FIRST
+    return grid, _fits(accelerator, query, grid), traversal
+
+
+def _search(accelerator: AcceleratorU55, query: _Query) -> BlockConfig:
+    """Evaluate all candidates and apply the tie rules."""
+    larger = _larger_ifm(query)
+    grid, fits, traversal = _all_blocks(accelerator, query)
     if not fits.any():
         raise TargetError(
             f"no block of {accelerator.name} fits a kernel",
@@ -164,10 +202,6 @@ def _search(accelerator: AcceleratorU55, query: _Query) -> BlockConfig:
         )
     cost = np.where(fits, _cost(query, grid, larger), np.float32(np.inf))
     ofm_block, ifm_block = _choose(grid, cost, larger)
-    if query.unit is Unit.DEPTHWISE:
-        traversal = Traversal.DEPTHWISE
-    else:
-        traversal = Traversal.PART_KERNEL if part_kernel else Traversal.DEPTH_FIRST
     return BlockConfig(
         ofm_block=ofm_block,
         ifm_block=ifm_block,
@@ -349,7 +383,11 @@ def _choose(grid: _Grid, cost: _FloatArray, ifm: Shape4) -> tuple[Block, Block]:
             coverage = np.float32(ifm[1] * ifm[2]) / np.maximum(covered, 1).astype(np.float32)
             index = int(ties[1:][small][np.flatnonzero(coverage == coverage.min())[-1]])
     _, rows, columns = cost.shape
-    d, h, w = index // (rows * columns), index // columns % rows, index % columns
+    return _blocks_at(grid, index // (rows * columns), index // columns % rows, index % columns)
+
+
+def _blocks_at(grid: _Grid, d: int, h: int, w: int) -> tuple[Block, Block]:
+    """OFM and IFM block at these indices of depth, height and width."""
     ifm_c = grid.ifm_c[min(d, len(grid.ifm_c) - 1), 0, 0]
     return (
         Block(int(grid.h[0, h, 0]), int(grid.w[0, 0, w]), int(grid.c[d, 0, 0])),

@@ -12,7 +12,7 @@ from functools import lru_cache
 from npusched.cost.arith import round_up, unpermuted
 from npusched.cost.types import BlockConfig, CostOp, Traversal
 from npusched.cost.u85_areafit import AreaProblem, fit_area
-from npusched.cost.u85_exhaustive import search
+from npusched.cost.u85_exhaustive import every_block, search
 from npusched.cost.u85_query import (
     ACC_DEPTH_GRANULE,
     BRICK_ELEMENTS,
@@ -61,6 +61,21 @@ def _find(accelerator: AcceleratorU85, query: BlockQuery) -> BlockConfig:
     if blocks is None:
         raise _impossible(accelerator, query, "no block fits its buffers")
     return BlockConfig(*blocks, ublock, _traversal(query))
+
+
+def legal_blocks(accelerator: AcceleratorU85, op: CostOp) -> tuple[BlockConfig, ...]:
+    """Every block of a kernel that Vela searches exhaustively; none for the others.
+
+    Of blocks that cut the OFM into as many pieces the smallest stands for all.
+    """
+    query = query_of(op)
+    ublock = None if query.unit is BlockUnit.DMA else choose_ublock(accelerator, query)
+    if ublock is None or query.unit is BlockUnit.ELEMENTWISE or _fits_area(query):
+        return ()
+    granule, limit = _granule(query, ublock), _block_limit(accelerator, query)
+    depth = fixed_ifm_depth(accelerator, ublock, query)
+    found = every_block(accelerator, query, ublock, granule, limit, depth)
+    return tuple(BlockConfig(*blocks, ublock, _traversal(query)) for blocks in found)
 
 
 def _traversal(query: BlockQuery) -> Traversal:

@@ -208,11 +208,14 @@ def slack_of(
     Vela takes them from scheduling time: every feature map in the arena, biases in the constants'
     memory, weights not sparse. Only copies that Vela inserts to stage a graph input write the
     staging memory already then (``ofm_staged``), and their readers read it (``ifm_staged``)
-    (VELA_SPEC_2 §5). ``keep_sparse``: count 2:4 weights as such.
+    (VELA_SPEC_2 §5). ``keep_sparse``: count 2:4 weights as such. With the physical basis, every
+    feature map counts where it lies.
     """
     assert target.accelerator is not None
     if block is None:
         block = find_block(target.accelerator, op)
+    if basis is Basis.PHYSICAL:
+        return npu_op_cycles(target, op, block, basis=basis)
     scheduled = as_scheduled(target, op, keep_sparse=keep_sparse)
     if ifm_staged:
         scheduled = replace(scheduled, ifm=_moved(scheduled.ifm, target.roles.cache))
@@ -237,16 +240,17 @@ def staged_slack_of(
     ``depth``: channels of that slice; ``rows``: OFM rows of the stripe (None = all); ``slices``:
     how many there are (a single one is first and last). ``ifm_staged``: the op is in a cascade and
     not its first. A fused transpose keeps the full depth before transposition (VELA_SPEC_2 §5).
+    With the physical basis, every feature map counts where it lies.
     """
     assert target.accelerator is not None
     if block is None:
         block = find_block(target.accelerator, op)
     _, ofm_h, ofm_w, _ = op.written.shape
     stripe = (1, min(rows or ofm_h, ofm_h), ofm_w, depth)
-    scheduled = reshaped(
-        as_scheduled(target, op, keep_sparse=True), ifm=receptive_field(op, stripe), ofm=stripe
-    )
-    if ifm_staged:
+    is_vela = basis is Basis.VELA
+    seen = as_scheduled(target, op, keep_sparse=True) if is_vela else op
+    scheduled = reshaped(seen, ifm=receptive_field(op, stripe), ofm=stripe)
+    if is_vela and ifm_staged:
         scheduled = replace(scheduled, ifm=_moved(scheduled.ifm, target.roles.cache))
     return npu_op_cycles(
         target,

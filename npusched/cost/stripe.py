@@ -14,7 +14,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from npusched.cost.arith import ceil_div, unpermuted
-from npusched.cost.blocks import find_block
+from npusched.cost.blocks import find_block, legal_blocks
 from npusched.cost.cycles import npu_op_cycles
 from npusched.cost.kinds import ELEMENTWISE, Unit, unit_of
 from npusched.cost.op_cost import op_cost, receptive_field, reshaped
@@ -77,6 +77,7 @@ def stripe_cost(
     weights_memory: str | None = None,
     scales_memory: str | None = None,
     lut_loaded: bool = False,
+    block: BlockConfig | None = None,
 ) -> OpCost:
     """Cost of OFM rows [start, end) of ``op`` (the CostOp of the whole op).
 
@@ -84,8 +85,8 @@ def stripe_cost(
     ``weights`` are read once per block row and column of this stripe from ``weights_memory``
     (default: the constants' memory), scales from ``scales_memory`` (default: the same); DMA that
     makes weights resident is the caller's (``bursts.dma_cycles``). ``lut_loaded``: the look-up
-    table is already in the NPU. The feature maps' memories are those in ``op``. Raises TargetError
-    if no block fits.
+    table is already in the NPU. ``block``: default as Vela chooses it. The feature maps' memories
+    are those in ``op``. Raises TargetError if no block fits.
     """
     low, high = rows_needed(op, start, end)
     second = 0
@@ -104,6 +105,7 @@ def stripe_cost(
         weights_memory,
         scales_memory,
         lut_loaded,
+        block,
     )
 
 
@@ -116,6 +118,17 @@ def stripe_block(target: Target, op: CostOp, rows: int) -> BlockConfig:
         low2, high2 = rows_needed_of(op, op.ifm2, 0, rows)
         second = high2 - low2
     return _fitted_block(target.accelerator, op, rows, high - low, second, rows)
+
+
+def legal_stripe_blocks(target: Target, op: CostOp, rows: int) -> tuple[BlockConfig, ...]:
+    """Blocks that stripes of ``rows`` OFM rows may have, where they can be enumerated."""
+    assert target.accelerator is not None
+    low, high = rows_needed(op, 0, rows)
+    second = 0
+    if op.ifm2 is not None:
+        low2, high2 = rows_needed_of(op, op.ifm2, 0, rows)
+        second = high2 - low2
+    return legal_blocks(target.accelerator, _striped(op, rows, high - low, second))
 
 
 def striped_nominal(
@@ -180,6 +193,7 @@ def _stripe_cost(
     weights_memory: str | None,
     scales_memory: str | None,
     lut_loaded: bool,
+    block: BlockConfig | None,
 ) -> OpCost:
     assert target.accelerator is not None
     if lut_loaded and op.lut_is_primary:
@@ -189,7 +203,8 @@ def _stripe_cost(
         _striped(op, rows, ifm_rows, ifm2_rows),
         weights,
         basis=basis,
-        block=_fitted_block(target.accelerator, op, rows, ifm_rows, ifm2_rows, nominal_rows),
+        block=block
+        or _fitted_block(target.accelerator, op, rows, ifm_rows, ifm2_rows, nominal_rows),
         weights_memory=weights_memory,
         scales_memory=scales_memory,
     )

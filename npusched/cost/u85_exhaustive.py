@@ -74,6 +74,39 @@ def search(
     return None
 
 
+def every_block(
+    accelerator: AcceleratorU85,
+    query: BlockQuery,
+    ublock: Block,
+    granule: Block,
+    limit: Block,
+    fixed_depth: int,
+) -> list[tuple[Block, Block]]:
+    """Every (OFM block, IFM block) that fits twice; of as many pieces of the OFM the smallest."""
+    space = _search_space(accelerator, query, ublock, granule, limit)
+    if not space.depths.size or not space.heights.size or not space.widths.size:
+        return []
+    _, ofm_h, ofm_w, _ = query.ofm
+    space = SearchSpace(
+        _smallest_per_count(space.heights, ofm_h),
+        _smallest_per_count(space.widths, ofm_w),
+        space.depths,
+    )
+    candidates = _candidates(accelerator, query, ublock, space, fixed_depth, 2)
+    fits = _fits(accelerator, query, candidates, 2)
+    return [
+        _blocks_at(query, candidates, int(row), int(column), fixed_depth)
+        for row, column in np.argwhere(fits)
+    ]
+
+
+def _smallest_per_count(sizes: Ints, extent: int) -> Ints:
+    """For each number of blocks in ``extent`` the smallest size."""
+    counts = -(-extent // sizes)
+    first = np.flatnonzero(np.diff(counts, prepend=-1) != 0)
+    return sizes[first]
+
+
 def resize_width_limit(accelerator: AcceleratorU85, query: BlockQuery) -> int:
     """Widest OFM block (elements) whose IFM block still fits into a chain buffer slot."""
     numerator, denominator = query.resize_w
@@ -191,7 +224,13 @@ def _cheapest(
             coverage = _coverage(query, candidates)
             coverage = np.broadcast_to(coverage, fits.shape)[rows[allowed], columns[allowed]]
             pick = int(allowed[np.flatnonzero(coverage == coverage.min())[-1]])
-    row, column = int(rows[pick]), int(columns[pick])
+    return _blocks_at(query, candidates, int(rows[pick]), int(columns[pick]), fixed_depth)
+
+
+def _blocks_at(
+    query: BlockQuery, candidates: Candidates, row: int, column: int, fixed_depth: int
+) -> tuple[Block, Block]:
+    """OFM and IFM block of one candidate (row: depth, column: area)."""
     block = Block(int(candidates.h[column]), int(candidates.w[column]), int(candidates.c[row, 0]))
     unit_row = row if candidates.ifm_c.shape[0] > 1 else 0
     ifm = Block(

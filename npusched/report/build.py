@@ -24,6 +24,7 @@ from npusched.report.types import (
     Advice,
     AllocationFacts,
     BoundFacts,
+    CandidateFacts,
     Delta,
     FusionLevel,
     Interval,
@@ -59,6 +60,10 @@ class PlanInputs(msgspec.Struct, frozen=True, kw_only=True):
     vela_version: str | None
     warnings: Sequence[str]
     has_budget: bool
+    candidates: CandidateFacts
+    lambda_cycles_per_byte: float
+    max_offchip_bytes: int | None = None
+    allowed: Sequence[str] = ()
     advice: Sequence[advising.Advice] = ()
 
     @property
@@ -87,6 +92,9 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         budget_memory=plan.budget_memory,
         budget_bytes=plan.budget_bytes,
         objective=inputs.objective,
+        lambda_cycles_per_byte=inputs.lambda_cycles_per_byte,
+        max_offchip_bytes=inputs.max_offchip_bytes,
+        allowed=tuple(inputs.allowed),
         totals=totals(inputs.subgraph, inputs.graph, inputs.target, plan),
         fusion_levels=tuple(_level(inputs.target, level) for level in inputs.levels),
         bound=BoundFacts(
@@ -97,6 +105,7 @@ def build_report(inputs: PlanInputs) -> PlanReport:
             proof=plan.bound.proof.value,
             scope=plan.bound.scope,
         ),
+        candidates=inputs.candidates,
         source_ops=_source_ops(inputs),
         segments=tuple(_segment(inputs, k, segment) for k, segment in enumerate(plan.segments)),
         ops=tuple(

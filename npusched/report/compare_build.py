@@ -17,6 +17,7 @@ from npusched.report.compare_types import (
     CompareProvenance,
     CompareReport,
     CompareTotals,
+    ExecutedStreams,
     MeasuredFacts,
     VelaFacts,
 )
@@ -58,7 +59,10 @@ class Ours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theirs:
-    """Vela's side, with a schedule. ``recosted`` by row id; ``plan``: the schedule as ours."""
+    """Vela's side, with a schedule. ``recosted`` by row id; ``plan``: the schedule as ours.
+
+    ``executed``: what its streams do, or why that is not known.
+    """
 
     result: VelaResult
     schedule: VelaSchedule
@@ -67,6 +71,7 @@ class Theirs:
     recosted: Mapping[int, KernelCost]
     placement: Mapping[SourceRef, VelaPlacement]
     is_run: bool
+    executed: ExecutedStreams | str
     sram_peak_bytes: int | None = None
 
 
@@ -121,7 +126,7 @@ def build_comparison(ours: Ours, theirs: Theirs, measured: Sequence[Measurement]
         messages=theirs.result.messages,
     )
     warnings = list(plan.notes) if plan is not None else []
-    return _assemble(ours, facts, totals, joined, notes, measured, warnings)
+    return _assemble(ours, facts, totals, joined, notes, measured, warnings, theirs.executed)
 
 
 def build_from_layers(
@@ -166,7 +171,8 @@ def build_from_layers(
         vela_compatible=None,
         vela_recosted=None,
     )
-    return _assemble(ours, facts, totals, joined, [], measured, [])
+    executed = "there is no schedule to hold the streams against"
+    return _assemble(ours, facts, totals, joined, [], measured, [], executed)
 
 
 def _assemble(
@@ -177,6 +183,7 @@ def _assemble(
     notes: Sequence[Note],
     measured: Sequence[Measurement],
     warnings: Sequence[str],
+    executed: ExecutedStreams | str,
 ) -> CompareReport:
     by_ref = {(op.subgraph, op.index): op for op in joined.ops}
     return CompareReport(
@@ -190,6 +197,8 @@ def _assemble(
         objective=ours.objective,
         vela=facts,
         totals=totals,
+        executed=None if isinstance(executed, str) else executed,
+        not_executed=executed if isinstance(executed, str) else "",
         ops=joined.ops,
         only_npusched=joined.only_npusched,
         only_vela=joined.only_vela,

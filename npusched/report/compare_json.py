@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +10,7 @@ import msgspec
 from npusched.report.compare_docs import COMPARE_DOCS
 from npusched.report.compare_types import COMPARE_SCHEMA_VERSION, CompareReport
 from npusched.report.field_docs import FIELD_DOCS
+from npusched.report.schema_form import schema_of, text_of
 
 COMPARE_SCHEMA_FILE: Final = (
     Path(__file__).with_name("schemas") / f"compare-{COMPARE_SCHEMA_VERSION}.json"
@@ -30,23 +30,15 @@ def read_compare_json(text: str | bytes) -> CompareReport:
 
 def compare_schema() -> dict[str, object]:
     """Return the JSON Schema (draft 2020-12) of ``render_compare_json``'s output."""
-    (root,), parts = msgspec.json.schema_components([CompareReport])
-    docs = {**FIELD_DOCS, **COMPARE_DOCS}
-    for name, part in parts.items():
-        part["description"] = inspect.cleandoc(str(part.get("description", "")))
-        for field, properties in part.get("properties", {}).items():
-            if field in docs.get(name, {}):
-                properties["description"] = docs[name][field]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:npusched:compare:{COMPARE_SCHEMA_VERSION}",
-        "title": "npusched compare",
-        **root,
-        "$defs": {name: parts[name] for name in sorted(parts)},
-    }
+    return schema_of(
+        CompareReport,
+        {**FIELD_DOCS, **COMPARE_DOCS},
+        form="compare",
+        version=COMPARE_SCHEMA_VERSION,
+        title="npusched compare",
+    )
 
 
 def compare_schema_text() -> str:
     """Return the schema as the text of ``COMPARE_SCHEMA_FILE``."""
-    encoded = msgspec.json.encode(compare_schema())
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+    return text_of(compare_schema())

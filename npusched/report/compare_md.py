@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npusched.report.compare_text import (
+    EXECUTED_TITLES,
+    executed_rows,
     measured_cells,
     op_cells,
     ranked_ops,
@@ -33,6 +35,7 @@ def render_compare_md(report: CompareReport) -> str:
             ("total", "cycles", "NPU only", "NPU time", "CPU time", "SRAM peak", "DRAM", "flash"),
             [(title.strip(), *total_cells(total)) for title, total in total_rows(report)],
         ),
+        *_executed(report),
         "## Ops, the largest difference first",
         _table(
             (
@@ -72,6 +75,13 @@ def render_compare_md(report: CompareReport) -> str:
         f"npusched {report.npusched_version}: its figures are predicted, Vela's are estimated."
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _executed(report: CompareReport) -> list[str]:
+    """What Vela's streams move, or why it was not counted."""
+    if report.executed is None:
+        return [f"Executed: not counted ({_text(report.not_executed)})."]
+    return [_table(EXECUTED_TITLES, executed_rows(report))]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from npusched.report.compare_types import CompareReport, MeasuredFacts
+from npusched.report.compare_types import (
+    CompareReport,
+    ExecutedStreams,
+    MeasuredFacts,
+    PurposeName,
+)
 from npusched.report.layout import Column, Line, Span, flow, line, paint, table, wrap
 from npusched.report.units import (
     group_digits,
@@ -58,6 +63,7 @@ def _lines(report: CompareReport, width: int, ops: int, notes: int, measured: in
         _header(report, width),
         _totals(report, width),
         _verdict(report, width),
+        _executed(report, width),
         _ops(report, width, ops),
         _strays(report, width),
         _notes(report, width, notes),
@@ -162,6 +168,48 @@ def _verdict(report: CompareReport, width: int) -> list[Line]:
     if off_chip[1]:
         parts.append(f"{_change(off_chip[0], off_chip[1])} bytes of DRAM and flash")
     return wrap(f"  on one basis (striped), npusched against Vela: {', '.join(parts)}", width)
+
+
+EXECUTED_TITLES: Final = ("executed by Vela's stream", "executed", "predicted", "Vela's estimate")
+
+
+def _executed(report: CompareReport, width: int) -> list[Line]:
+    """What Vela's streams really move, each figure with our prediction and Vela's estimate."""
+    if report.executed is None:
+        text = f"  executed: not counted ({plain_text(report.not_executed, 200)})"
+        return wrap(text, width, indent=4)[:2]
+    first, *others = EXECUTED_TITLES
+    columns = [Column(title=first, least=24), *(Column(title=t, right=True) for t in others)]
+    return table(columns, executed_rows(report), width=width)
+
+
+def executed_rows(report: CompareReport) -> list[Sequence[str]]:
+    """Cells of what is executed; empty if it was not counted."""
+    found = report.executed
+    if found is None:
+        return []
+    vela = report.totals.vela
+    ours = report.totals.vela_recosted or vela
+    dmas, again = plural(found.dmas, "DMA"), human_bytes(found.reread_bytes)
+    rows = [
+        ("feature maps read", _moved(found, "feature_map", "read")),
+        ("feature maps written", _moved(found, "feature_map", "written")),
+        (f"weights read, {again} again", _moved(found, "weights", "read")),
+        (
+            f"weights staged ({dmas} in all)",
+            (found.staged_bytes, found.predicted_staged_bytes, found.vela_staged_bytes),
+        ),
+        ("SRAM peak", (found.sram_peak_bytes, ours.sram_peak_bytes, vela.sram_peak_bytes)),
+    ]
+    return [(title, *(_size(count) for count in counts)) for title, counts in rows]
+
+
+def _moved(found: ExecutedStreams, purpose: PurposeName, verb: str) -> tuple[int, ...]:
+    """Bytes of all memories: executed, predicted, Vela's."""
+    return tuple(
+        sum(getattr(row, f"{side}{verb}_bytes") for row in found.rows if row.purpose == purpose)
+        for side in ("", "predicted_", "vela_")
+    )
 
 
 def _change(new: int, old: int) -> str:

@@ -6,7 +6,7 @@ Figures of Vela's are its own, unchanged. The JSON Schema is generated from thes
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from npusched.hardware.target import Target
 from npusched.report.types import ModelFacts, Published
@@ -40,6 +40,7 @@ class CompareProvenance(Published, frozen=True, kw_only=True):
     vela_compatible: Literal["predicted"] = "predicted"
     vela_recosted: Literal["predicted"] = "predicted"
     measured: Literal["measured"] = "measured"
+    executed: Literal["executed"] = "executed"
 
 
 class VelaFacts(Published, frozen=True, kw_only=True):
@@ -77,8 +78,49 @@ class MeasuredFacts(Published, frozen=True, kw_only=True):
     vela_recosted_ratio: float | None
 
 
+PurposeName: TypeAlias = Literal["feature_map", "weights", "table"]
+
+
+class ExecutedRow(Published, frozen=True, kw_only=True):
+    """Bytes of one purpose in one memory: counted in Vela's stream, predicted, estimated by Vela.
+
+    ``read_bytes``: fetched block by block, halos and weights again; ``once_bytes`` without
+    repetitions. Copies by DMA are in both. Predicted: our cost of Vela's ops, without burst
+    inflation, which Vela's estimate has. Cascaded ops are costed whole in both.
+    """
+
+    memory: str
+    purpose: PurposeName
+    read_bytes: int
+    once_bytes: int
+    written_bytes: int
+    predicted_read_bytes: int
+    predicted_written_bytes: int
+    vela_read_bytes: int
+    vela_written_bytes: int
+
+
+class ExecutedStreams(Published, frozen=True, kw_only=True):
+    """What Vela's streams do, counted from their addresses (not run on data).
+
+    ``staged_bytes``: weights and scales that DMAs copy; ``reread_bytes``: weights and scales that
+    kernels fetch more than once. ``sram_peak_bytes``: high-water mark of the bytes touched in the
+    arena, or in the staging memory where there is one.
+    """
+
+    kernels: int
+    dmas: int
+    dma_bytes: int
+    staged_bytes: int
+    predicted_staged_bytes: int
+    vela_staged_bytes: int
+    reread_bytes: int
+    sram_peak_bytes: int
+    rows: tuple[ExecutedRow, ...]
+
+
 class CompareReport(Published, frozen=True, kw_only=True):
-    """Everything that ``npusched compare`` knows."""
+    """Everything that ``npusched compare`` knows. ``not_executed``: why ``executed`` is null."""
 
     schema_version: str
     npusched_version: str
@@ -90,6 +132,8 @@ class CompareReport(Published, frozen=True, kw_only=True):
     objective: str
     vela: VelaFacts
     totals: CompareTotals
+    executed: ExecutedStreams | None
+    not_executed: str
     ops: tuple[JoinedOp, ...]
     only_npusched: tuple[OneSided, ...]
     only_vela: tuple[OneSided, ...]

@@ -12,11 +12,24 @@ from npusched.report.execution_types import (
     HazardFacts,
     InspectReport,
     MemoryUse,
+    OutputFacts,
     ProveReport,
     RunReport,
+    TimingFacts,
 )
 from npusched.report.layout import Column, Line, flow, line, paint, table, wrap
-from npusched.report.units import human_bytes, human_count, percent, plain_text, plural, short_name
+from npusched.report.types import Published
+from npusched.report.units import (
+    group_digits,
+    human_bytes,
+    human_count,
+    human_frequency,
+    human_seconds,
+    percent,
+    plain_text,
+    plural,
+    short_name,
+)
 from npusched.sim.proof import Verdict
 
 _LABEL = 10
@@ -24,7 +37,7 @@ _SHOWN = 4
 """Findings, names and memories that the text form lists; JSON has all."""
 
 
-def render_execution_json(report: InspectReport | ProveReport) -> str:
+def render_execution_json(report: Published) -> str:
     """Return the report as indented JSON with exact figures."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
@@ -76,22 +89,15 @@ def render_prove_text(report: ProveReport, *, width: int, colour: bool) -> str:
             [(plain_text(report.name), "bold"), report.accelerator, plain_text(report.compiler)],
             width,
         ),
-        _labelled(
+        labelled(
             "verdict",
             (report.verdict, "good" if good else "bad"),
             f" on {plural(report.inputs, 'input')} (seed {report.seed}), {report.mode} mode",
         ),
     ]
-    equal = sum(output.differing == 0 for output in report.outputs)
-    lines.append(_labelled("outputs", f"{equal} of {len(report.outputs)} equal"))
-    for output in [each for each in report.outputs if each.differing][:_SHOWN]:
-        text = (
-            f"{short_name(output.name)}: {output.differing} of {output.values} values differ, "
-            f"by {output.largest:g} at most"
-        )
-        lines.append(_labelled("", (text, "bad")))
+    lines += outputs_lines(report.outputs)
     lines.append(
-        _labelled(
+        labelled(
             "inside",
             f"{inside.covered} of {plural(inside.tensors, 'tensor')} found whole "
             f"({percent(inside.covered, inside.tensors)}); {inside.equal} of "
@@ -99,11 +105,11 @@ def render_prove_text(report: ProveReport, *, width: int, colour: bool) -> str:
         )
     )
     if inside.skipped:
-        lines.append(_labelled("", f"{plural(inside.skipped, 'kernel')} not looked for"))
-    lines += _names("missing", inside.missing, width)
+        lines.append(labelled("", f"{plural(inside.skipped, 'kernel')} not looked for"))
+    lines += names("missing", inside.missing, width)
     for reason, count in inside.reasons.items():
-        lines.append(_labelled("absorbed", f"{plural(count, 'tensor')}: {reason}"))
-    lines += _names("different", inside.different, width)
+        lines.append(labelled("absorbed", f"{plural(count, 'tensor')}: {reason}"))
+    lines += names("different", inside.different, width)
     if report.difference is not None:
         it = report.difference
         text = (
@@ -112,12 +118,12 @@ def render_prove_text(report: ProveReport, *, width: int, colour: bool) -> str:
             f"channel {it.channel}: {it.got} instead of {it.expected}; "
             f"{it.differing} of {it.total} values"
         )
-        lines += _prose("first", text, width, style="bad")
+        lines += prose("first", text, width, style="bad")
     if report.single_rounding:
         text = f"{plural(report.single_rounding, 'kernel')} as the reference, once (proof mode)"
-        lines.append(_labelled("rounding", text))
+        lines.append(labelled("rounding", text))
     for text in report.exceptions:
-        lines += _prose("known", text, width, style="warn")
+        lines += prose("known", text, width, style="warn")
     lines += _executed(report.executed, report.memory_map, width)
     lines += _hazards(report.hazards, width)
     return paint(lines, width=width, colour=colour)
@@ -139,12 +145,16 @@ def render_inspect_text(report: InspectReport, *, width: int, colour: bool, top:
     if report.fit is not None:
         fit = report.fit
         shown = ("fits", "good") if fit.fits else ("does not fit", "bad")
-        lines.append(_labelled("target", f"{plain_text(fit.target)}: ", shown))
+        lines.append(labelled("target", f"{plain_text(fit.target)}: ", shown))
         for reason in fit.reasons:
-            lines += _prose("", reason, width)
+            lines += prose("", reason, width)
+    if report.timing is not None:
+        lines += _timing(report.timing, width)
+    elif report.untimed:
+        lines += prose("no time", report.untimed, width)
     if report.host_ops:
         text = ", ".join(f"{count} {kind}" for kind, count in report.host_ops.items())
-        lines += _prose("host", text, width)
+        lines += prose("host", text, width)
     lines += _executed(report.totals, report.memory_map, width)
     lines += _hazards(report.hazards, width)
     largest = sorted(report.ops, key=lambda op: (-op.macs, -op.dma_bytes, op.offset_bytes))[:top]
@@ -177,33 +187,50 @@ def render_inspect_text(report: InspectReport, *, width: int, colour: bool, top:
     return paint(lines, width=width, colour=colour)
 
 
+def _timing(timing: TimingFacts, width: int) -> list[Line]:
+    """Return the predicted time and what it covers."""
+    text = (
+        f"{human_seconds(timing.latency_s)}, {group_digits(timing.cycles)} cycles at "
+        f"{human_frequency(timing.clock_hz)} ({plain_text(timing.system_config)}, "
+        f"{plain_text(timing.memory_mode)}); no kernel runs in {group_digits(timing.idle_cycles)}; "
+        f"calls {human_seconds(timing.call_s)} more (estimate)"
+    )
+    return [*prose("predicted", text, width), *prose("covers", timing.covers, width)]
+
+
 def _executed(totals: ExecutedFacts, memories: Sequence[MemoryUse], width: int) -> list[Line]:
     """Return kernels, transfers, memories and traffic."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in totals.kernels.items())
-    lines = _prose("kernels", f"{totals.npu_ops}: {kinds}" if kinds else "none", width)
+    lines = prose("kernels", f"{totals.npu_ops}: {kinds}" if kinds else "none", width)
     lines.append(
-        _labelled(
+        labelled(
             "executed",
             f"{human_count(totals.macs)} MACs, {plural(totals.dmas, 'DMA')} of "
             f"{human_bytes(totals.dma_bytes)}, {plural(totals.waits, 'wait')}",
         )
     )
     lines.append(
-        _labelled(
+        labelled(
             "bytes",
             f"SRAM peak {human_bytes(totals.sram_peak_bytes)}, constants "
             f"{human_bytes(totals.constant_bytes)}, commands {human_bytes(totals.stream_bytes)}",
         )
     )
-    peaks: Counter[str] = Counter()
+    reach: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
+    peaks: Counter[str] = Counter()
     for use in memories:
-        peaks[use.memory] = max(peaks[use.memory], use.high_water_bytes)
+        reach[use.memory] = max(reach[use.memory], use.high_water_bytes)
         sizes[use.memory] = max(sizes[use.memory], use.size_bytes)
+        peaks[use.memory] = max(peaks[use.memory], use.peak_bytes)
     text = ", ".join(
-        f"{name} {human_bytes(peak)} of {human_bytes(sizes[name])}" for name, peak in peaks.items()
+        f"{name} {human_bytes(high)} of {human_bytes(sizes[name])}" for name, high in reach.items()
     )
-    lines += _prose("reach", text, width)
+    alive = ", ".join(
+        f"{name} {human_bytes(peak)}" for name, peak in peaks.items() if name != "read_only"
+    )
+    text += f"; alive at a time: {alive}" if alive else ""
+    lines += prose("reach", text, width)
     rows = [
         [
             each.memory,
@@ -227,27 +254,43 @@ def _executed(totals: ExecutedFacts, memories: Sequence[MemoryUse], width: int) 
 def _hazards(hazards: Sequence[HazardFacts], width: int) -> list[Line]:
     """Return the findings, the first ones in full."""
     if not hazards:
-        return [_labelled("hazards", ("none", "good"))]
+        return [labelled("hazards", ("none", "good"))]
     kinds = Counter(hazard.kind.replace("_", " ") for hazard in hazards)
-    lines = [_labelled("hazards", (", ".join(f"{n} {kind}" for kind, n in kinds.items()), "bad"))]
+    lines = [labelled("hazards", (", ".join(f"{n} {kind}" for kind, n in kinds.items()), "bad"))]
     for hazard in hazards[:_SHOWN]:
         text = f"{hazard.where} (byte {hazard.offset_bytes}): {hazard.why}"
-        lines += _prose("", text, width)
+        lines += prose("", text, width)
     return lines
 
 
-def _names(label: str, names: Sequence[str], width: int) -> list[Line]:
-    if not names:
+def outputs_lines(outputs: Sequence[OutputFacts]) -> list[Line]:
+    """How many outputs are equal, and the first ones that are not."""
+    equal = sum(output.differing == 0 for output in outputs)
+    lines = [labelled("outputs", f"{equal} of {len(outputs)} equal")]
+    for output in [each for each in outputs if each.differing][:_SHOWN]:
+        text = (
+            f"{short_name(output.name)}: {output.differing} of {output.values} values differ, "
+            f"by {output.largest:g} at most"
+        )
+        lines.append(labelled("", (text, "bad")))
+    return lines
+
+
+def names(label: str, found: Sequence[str], width: int) -> list[Line]:
+    """The first of some names, and how many more there are; nothing without names."""
+    if not found:
         return []
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return _prose(label, ", ".join(short_name(name) for name in names[:_SHOWN]) + more, width)
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return prose(label, ", ".join(short_name(name) for name in found[:_SHOWN]) + more, width)
 
 
-def _labelled(label: str, *parts: str | tuple[str, str]) -> Line:
+def labelled(label: str, *parts: str | tuple[str, str]) -> Line:
+    """A line behind a label."""
     return line((label.ljust(_LABEL), "dim"), *parts)
 
 
-def _prose(label: str, text: str, width: int, *, style: str = "") -> list[Line]:
+def prose(label: str, text: str, width: int, *, style: str = "") -> list[Line]:
+    """A text behind a label, wrapped beside it."""
     rows: Iterable[Line] = wrap(text, max(width - _LABEL, 20), style=style)
     return [
         line((("" if number else label).ljust(_LABEL), "dim"), *row)

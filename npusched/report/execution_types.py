@@ -13,17 +13,22 @@ from npusched.sim.figures import Purpose
 from npusched.sim.hazards import HazardKind
 from npusched.sim.proof import Mode, Verdict
 
-EXECUTION_SCHEMA_VERSION = "1.0"
+EXECUTION_SCHEMA_VERSION = "1.1"
 
 
 class MemoryUse(Published, frozen=True, kw_only=True):
-    """A memory of an NPU operator: its size, how many bytes are touched, the high-water mark."""
+    """A memory of an NPU operator: its size, how many bytes are touched, the high-water mark.
+
+    ``peak_bytes``: most bytes alive at a time in command order, from the first write to the last
+    read (results to the end); for constants the bytes touched.
+    """
 
     operator: int
     memory: str
     size_bytes: int
     touched_bytes: int
     high_water_bytes: int
+    peak_bytes: int
 
 
 class TrafficFacts(Published, frozen=True, kw_only=True):
@@ -76,7 +81,8 @@ class StreamOpFacts(Published, frozen=True, kw_only=True):
     """A kernel or DMA, in issue order.
 
     Shapes are (h, w, c), (0, 0, 0) for a DMA; ``ifm2`` is null without a second feature map.
-    ``read_from`` and ``written_to`` are memories.
+    ``read_from`` and ``written_to`` are memories. ``start_cycle`` and ``end_cycle`` are predicted,
+    from the operator's begin; null where no time is predicted.
     """
 
     operator: int
@@ -93,6 +99,8 @@ class StreamOpFacts(Published, frozen=True, kw_only=True):
     dma_bytes: int
     read_from: str
     written_to: str
+    start_cycle: int | None
+    end_cycle: int | None
 
 
 class FitFacts(Published, frozen=True, kw_only=True):
@@ -103,10 +111,42 @@ class FitFacts(Published, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
 
 
+TIMING_COVERS = (
+    "kernels, DMAs and waits of the NPU; not ops of the host, driver calls, cache maintenance, "
+    "fetching commands, nor kernels and DMAs that slow each other down in one memory"
+)
+
+
+class TimingFacts(Published, frozen=True, kw_only=True):
+    """Predicted time of these very streams on a target; nothing was measured.
+
+    ``cycles``: of the NPU, all operators one after the other (``operator_cycles`` each), until the
+    last kernel and DMA have ended; ``latency_s`` the same at ``clock_hz``. In ``kernel_cycles`` a
+    kernel runs, in ``idle_cycles`` none does (waits for DMAs); ``dma_cycles`` are of all DMAs,
+    hidden or not. ``call_s``: estimated driver calls and cache maintenance, not in ``latency_s``.
+    ``covers`` says what the figures hold.
+    """
+
+    basis: Literal["predicted"]
+    covers: str
+    target: str
+    system_config: str
+    memory_mode: str
+    clock_hz: float
+    cycles: int
+    latency_s: float
+    kernel_cycles: int
+    idle_cycles: int
+    dma_cycles: int
+    operator_cycles: tuple[int, ...]
+    call_s: float
+
+
 class InspectReport(Published, frozen=True, kw_only=True):
     """What is inside a compiled file or a bare stream.
 
-    ``accelerator``: the one it was made for. ``fit`` is null if no target was named.
+    ``accelerator``: the one it was made for. ``fit`` is null if no target was named, ``timing``
+    also if the target has another accelerator; ``untimed`` then says why.
     ``host_ops``: ops that stay on the host, by kind.
     """
 
@@ -117,6 +157,8 @@ class InspectReport(Published, frozen=True, kw_only=True):
     form: Literal["tflite", "stream"]
     accelerator: str
     fit: FitFacts | None
+    timing: TimingFacts | None
+    untimed: str
     host_ops: dict[str, int]
     totals: ExecutedFacts
     ops: tuple[StreamOpFacts, ...]
@@ -208,7 +250,10 @@ class ProveReport(Published, frozen=True, kw_only=True):
 
 
 class RunOutput(Published, frozen=True, kw_only=True):
-    """A graph output of a run: shape with the batch in front, extremes, its first values."""
+    """A graph output of a run: shape with the batch in front, extremes, its first values.
+
+    ``sha256``: of all values (C order, little-endian).
+    """
 
     name: str
     dtype: str
@@ -216,12 +261,16 @@ class RunOutput(Published, frozen=True, kw_only=True):
     lowest: float
     highest: float
     first: tuple[float, ...]
+    sha256: str
 
 
 class RunReport(Published, frozen=True, kw_only=True):
     """A run: on what, how many inputs, what came out. ``seed`` is null for given inputs."""
 
+    schema_version: str
+    npusched_version: str
     name: str
+    sha256: str
     accelerator: str
     npu_operators: int
     npu_ops: int

@@ -12,13 +12,14 @@ from npusched.graph.opgraph import OpGraph
 from npusched.hardware.target import Target
 from npusched.ir import Model
 from npusched.report.build import model_facts, totals, weights_provenance
+from npusched.report.candidates import contestant
 from npusched.report.frontier_types import (
     FRONTIER_SCHEMA_VERSION,
     FrontierPoint,
     FrontierReport,
 )
 from npusched.report.layout import Column, Line, flow, line, paint, table
-from npusched.report.types import Provenance
+from npusched.report.types import CandidateMode, Provenance
 from npusched.report.units import (
     group_digits,
     human_bytes,
@@ -28,6 +29,7 @@ from npusched.report.units import (
     plural,
 )
 from npusched.schedule import Plan
+from npusched.vela.candidates import Candidate, Candidates, describe
 
 MAX_ROWS: Final = 30
 """Most plans that the text form lists."""
@@ -48,15 +50,23 @@ def build_frontier(
     model: Model,
     graph: OpGraph,
     target: Target,
-    plans: Sequence[Plan],
+    points: Sequence[tuple[Plan, Candidate | None]],
+    own: Sequence[Plan],
+    candidates: Candidates,
+    candidates_mode: CandidateMode,
     budget_bytes: int | None,
     objective: str,
+    max_offchip_bytes: int | None = None,
+    allowed: Sequence[str] = (),
     vela_version: str | None,
     warnings: Sequence[str],
 ) -> FrontierReport:
-    """Return the report of plans (at least one), from the most SRAM to the least."""
+    """Return the report of plans (at least one), from the most SRAM to the least.
+
+    ``points`` pairs each with the candidate of Vela's that it is; ``own`` is our own frontier.
+    """
     subgraph = model.subgraphs[graph.subgraph]
-    first = plans[0]
+    first = next((plan for plan, theirs in points if theirs is None), points[0][0])
     return FrontierReport(
         schema_version=FRONTIER_SCHEMA_VERSION,
         npusched_version=__version__,
@@ -72,6 +82,8 @@ def build_frontier(
         budget_memory=first.budget_memory,
         budget_bytes=budget_bytes,
         objective=objective,
+        max_offchip_bytes=max_offchip_bytes,
+        allowed=tuple(allowed),
         scope=first.bound.scope,
         points=tuple(
             FrontierPoint(
@@ -81,10 +93,28 @@ def build_frontier(
                 proof=plan.bound.proof.value,
                 segments=len(plan.segments),
                 fused_ops=sum(len(s.ops) for s in plan.segments if len(s.ops) > 1),
+                source="npusched" if theirs is None else "vela",
+                options="" if theirs is None else describe(theirs),
+                own_value=_own_value(own, plan),
             )
-            for plan in plans
+            for plan, theirs in points
         ),
+        candidates_mode=candidates_mode,
+        vela_results=candidates.results,
+        vela=tuple(contestant(each.plan, each) for each in sorted(candidates.found, key=_by_sram)),
         warnings=(*model.notes, *warnings),
+    )
+
+
+def _by_sram(candidate: Candidate) -> tuple[float, float]:
+    return candidate.plan.sram_peak_bytes, candidate.plan.objective
+
+
+def _own_value(own: Sequence[Plan], plan: Plan) -> float | None:
+    """Objective of our best plan with no more SRAM than ``plan``."""
+    return min(
+        (each.objective for each in own if each.sram_peak_bytes <= plan.sram_peak_bytes),
+        default=None,
     )
 
 
@@ -152,6 +182,8 @@ def _header(report: FrontierReport, width: int) -> list[Line]:
 def _row(point: FrontierPoint) -> list[str]:
     sums = point.totals
     proof = point.proof if point.gap == 0 else f"{point.proof}, {100 * point.gap:.2f} %"
+    if point.source == "vela":
+        proof = "Vela's own" + _lead(point)
     return [
         human_bytes(sums.sram_peak_bytes),
         group_digits(sums.cycles),
@@ -163,11 +195,37 @@ def _row(point: FrontierPoint) -> list[str]:
     ]
 
 
+def _competition(report: FrontierReport) -> list[str]:
+    if report.candidates_mode == "none":
+        return []
+    won = sum(point.source == "vela" for point in report.points)
+    return [f"{plural(len(report.vela), 'plan')} of Vela's competed: {won or 'none'} won"]
+
+
+def _lead(point: FrontierPoint) -> str:
+    """How much better Vela's plan is than our best one with no more SRAM."""
+    if point.own_value is None:
+        return ", none of ours fits"
+    return f", {100 * (1 - point.value / point.own_value):.2g} % better than ours"
+
+
+def _conditions(report: FrontierReport) -> list[str]:
+    """The limit on off-chip bytes and what was allowed, if anything was."""
+    found = []
+    if report.max_offchip_bytes is not None:
+        found.append(f"at most {human_bytes(report.max_offchip_bytes)} off the chip")
+    if report.allowed:
+        found.append(f"with {', '.join(report.allowed)}: gains under Vela's model")
+    return found
+
+
 def _footer(report: FrontierReport, width: int) -> list[Line]:
     aim = "cycles + λ × off-chip bytes" if report.objective == "cycles" else report.objective
     return flow(
         [
             f"each plan has the least {aim} for its SRAM",
+            *_competition(report),
+            *_conditions(report),
             f"npusched {report.npusched_version}",
             "all figures predicted",
         ],

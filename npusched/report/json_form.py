@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from npusched.report.field_docs import FIELD_DOCS
+from npusched.report.schema_form import schema_of, text_of
 from npusched.report.types import SCHEMA_VERSION, PlanReport
 
 SCHEMA_FILE: Final = Path(__file__).with_name("schemas") / f"plan-{SCHEMA_VERSION}.json"
@@ -27,23 +27,11 @@ def read_json(text: str | bytes) -> PlanReport:
 
 def plan_schema() -> dict[str, object]:
     """Return the JSON Schema (draft 2020-12) of ``render_json``'s output."""
-    (root,), parts = msgspec.json.schema_components([PlanReport])
-    for name, part in parts.items():
-        part["description"] = inspect.cleandoc(str(part.get("description", "")))
-        fields = FIELD_DOCS.get(name, {})
-        for field, properties in part.get("properties", {}).items():
-            if field in fields:
-                properties["description"] = fields[field]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:npusched:plan:{SCHEMA_VERSION}",
-        "title": "npusched plan",
-        **root,
-        "$defs": {name: parts[name] for name in sorted(parts)},
-    }
+    return schema_of(
+        PlanReport, FIELD_DOCS, form="plan", version=SCHEMA_VERSION, title="npusched plan"
+    )
 
 
 def schema_text() -> str:
     """Return the schema as the text of ``SCHEMA_FILE``."""
-    encoded = msgspec.json.encode(plan_schema())
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+    return text_of(plan_schema())

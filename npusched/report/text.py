@@ -25,6 +25,7 @@ from npusched.report.units import (
     human_frequency,
     human_seconds,
     percent,
+    percent_change,
     plain_text,
     plural,
     short_name,
@@ -304,6 +305,19 @@ def _advice(report: PlanReport, width: int, count: int) -> list[Line]:
     return lines
 
 
+def _competition(report: PlanReport) -> str:
+    """Our plan beside the best of Vela's own, on one basis; "" if there is none to name."""
+    ours, theirs = report.candidates.ours, report.candidates.vela
+    if theirs is None:
+        return ""
+    name = f"Vela's own schedule ({theirs.options})"
+    if ours is None:
+        return f"this is {name}: no plan of ours fits"
+    if report.candidates.shown == "vela":
+        return f"this is {name}: our best plan is at {percent_change(ours.value, theirs.value)}"
+    return f"{name}, costed stripe by stripe like ours: {percent_change(theirs.value, ours.value)}"
+
+
 def _footer(report: PlanReport, width: int) -> list[Line]:
     bound = report.bound
     proof = {
@@ -320,6 +334,7 @@ def _footer(report: PlanReport, width: int) -> list[Line]:
     }[report.provenance.weights]
     return [
         *wrap(f"{proof}: {bound.scope}", width, style="dim"),
+        *wrap(_competition(report), width, style="dim"),
         *flow(
             [
                 (f"npusched {report.npusched_version}", "dim"),

@@ -7,7 +7,7 @@ meaning or goes away.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -97,6 +97,39 @@ class BoundFacts(Published, frozen=True, kw_only=True):
     gap: float
     proof: Literal["optimal", "bounded", "feasible"]
     scope: str
+
+
+CandidateMode: TypeAlias = Literal["none", "asked", "sweep"]
+"""Which of Vela's schedules compete with ours."""
+
+
+class Contestant(Published, frozen=True, kw_only=True):
+    """A plan that competed: its objective, NPU cycles and peak. ``options``: of Vela, "" for ours.
+
+    Vela's plans are costed stripe by stripe like ours, not as Vela reports them.
+    """
+
+    value: float
+    cycles: int
+    sram_peak_bytes: int
+    options: str
+
+
+class CandidateFacts(Published, frozen=True, kw_only=True):
+    """Vela's own schedules beside our plan; the better one is shown.
+
+    ``results`` of Vela were looked at, ``plans`` of them are plans of the same ops (``reasons``
+    says why others are not). ``ours`` None: no plan of ours fits the budget; ``vela`` None: none of
+    Vela's does.
+    """
+
+    mode: CandidateMode
+    results: int
+    plans: int
+    reasons: tuple[str, ...]
+    shown: Literal["npusched", "vela"]
+    ours: Contestant | None
+    vela: Contestant | None
 
 
 class Reason(Published, frozen=True, kw_only=True):
@@ -235,9 +268,13 @@ class PlanReport(Published, frozen=True, kw_only=True):
     budget_memory: str
     budget_bytes: int | None
     objective: str
+    lambda_cycles_per_byte: float
+    max_offchip_bytes: int | None
+    allowed: tuple[str, ...]
     totals: Totals
     fusion_levels: tuple[FusionLevel, ...]
     bound: BoundFacts
+    candidates: CandidateFacts
     source_ops: tuple[SourceOp, ...]
     segments: tuple[SegmentFacts, ...]
     ops: tuple[OpFacts, ...]

@@ -65,6 +65,11 @@ def percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
+def percent_change(value: float, base: float) -> str:
+    """How far ``value`` is from ``base``: +12.0 %; '-' where there is no base."""
+    return f"{100 * (value / base - 1):+.1f} %" if base else "-"
+
+
 def plural(count: int, noun: str) -> str:
     """1 kernel, 2 kernels."""
     return f"{group_digits(count)} {noun}{'' if count == 1 else 's'}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from npusched.cost.types import BlockConfig
 from npusched.graph.types import Placement
 from npusched.memory import Allocation, LiveRange, align_up, allocate
@@ -16,6 +18,7 @@ from npusched.schedule.types import (
     Bound,
     Buffer,
     BufferKind,
+    Copy,
     OpRun,
     Plan,
     Proof,
@@ -42,16 +45,21 @@ def assemble(
         _segment(segments, step, homes, 0.0 if previous is None else previous.option.cycles)
         for previous, step in zip(before, solution.steps, strict=False)
     ]
+    staged = segments.staged_inputs(homes)
+    if staged:
+        parts[0] = _with_copies(segments, parts[0], staged)
     buffers = _feature_maps(segments, solution, homes)
+    buffers += _copies(segments, buffers, staged)
     for index, step in enumerate(solution.steps):
         buffers.extend(_own_buffers(segments, step, index, homes))
-    memory = segments.target.roles.cache
+    roles = segments.target.roles
+    memory = roles.cache
     limit = None if budget_bytes is None else budget_bytes - shared_bytes
     allocations = _allocate(buffers, memory, limit)
     own = dict(allocations).get(memory, Allocation(offsets=(), peak_bytes=0, bound_bytes=0))
     return Plan(
         segments=tuple(parts),
-        homes=tuple(sorted(homes.items())),
+        homes=tuple(sorted({**homes, **dict.fromkeys(staged, roles.arena)}.items())),
         buffers=tuple(buffers),
         allocations=allocations,
         amounts=add_amounts([part.amounts for part in parts]),
@@ -152,7 +160,7 @@ def _op_run(segments: Segments, step: Step, v: int, places: Places, slack_cycles
         memory_cycles=tuple(sorted(cost.busy.items())),
         bound_by="cpu" if on_cpu else segments.kernels.bound_by(v, places, cost),
         amounts=segments.kernels.amounts(cost),
-        buffering=None if way is None else way.buffering,
+        buffering=None if way is None or way.is_plain else way.buffering,
     )
 
 
@@ -189,7 +197,7 @@ def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, st
         if inside and step.end > step.start:
             continue  # rows of it live in a rolling buffer
         fm = segments.graph.feature_maps[tensor]
-        memory = life.homes[0] if inside else homes[tensor]
+        memory = life.homes[0] if inside or fm.is_graph_input else homes[tensor]
         buffers.append(
             Buffer(
                 kind=BufferKind.FEATURE_MAP,
@@ -204,6 +212,34 @@ def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, st
             )
         )
     return buffers
+
+
+def _with_copies(segments: Segments, first: Segment, staged: Sequence[int]) -> Segment:
+    """The first segment, with copies of graph inputs to the staging memory before its ops."""
+    roles = segments.target.roles
+    copies = tuple(
+        Copy(
+            tensor=tensor,
+            source=roles.arena,
+            destination=roles.cache,
+            size_bytes=segments.lives[tensor].size_bytes,
+            amounts=segments.kernels.amounts(
+                segments.kernels.copy(segments.lives[tensor].size_bytes)
+            ),
+        )
+        for tensor in staged
+    )
+    amounts = add_amounts([first.amounts, *(copy.amounts for copy in copies)])
+    return replace(first, copies=copies, amounts=amounts)
+
+
+def _copies(segments: Segments, buffers: Sequence[Buffer], staged: Sequence[int]) -> list[Buffer]:
+    """Buffers of the copies of graph inputs, alive as long as the inputs."""
+    return [
+        replace(buffer, memory=segments.target.roles.cache, is_copy=True)
+        for buffer in buffers
+        if buffer.tensor in staged
+    ]
 
 
 def _own_buffers(

@@ -8,9 +8,11 @@ too early is a fault, whatever the formulas of the planner say.
 from __future__ import annotations
 
 from npusched.graph.opgraph import OpGraph
+from npusched.graph.reorder import reordered
 from npusched.graph.types import NOT_STORED, FeatureMap, Placement
 from npusched.hardware import Target
 from npusched.memory import check_allocation
+from npusched.schedule.check_order import order_faults
 from npusched.schedule.check_sharing import live_ranges, takeovers, weight_faults
 from npusched.schedule.replay import ReplayedOp, replay_segment
 from npusched.schedule.types import Buffer, BufferKind, Plan, Segment
@@ -19,12 +21,16 @@ from npusched.schedule.types import Buffer, BufferKind, Plan, Segment
 def check_plan(graph: OpGraph, target: Target, plan: Plan) -> list[str]:
     """Return what is wrong with ``plan``, one sentence per fault; [] if it holds.
 
-    Checked: every op runs once, in order; segments of several ops are NPU chains; every read and
-    write finds a buffer that is alive and large enough; graph inputs live from the start and
-    outputs to the end; addresses (``check_allocation``) and what shares them; weight buffers; the
-    budget; rolling rows (``replay``).
+    ``graph`` is the one that was planned, in its own order. Checked: the plan's order (every map is
+    written before it is read, accumulators are used at once); every op runs once, in that order;
+    segments of several ops are NPU chains; every read and write finds a buffer that is alive and
+    large enough; graph inputs live from the start and outputs to the end; addresses
+    (``check_allocation``) and what shares them; weight buffers; the budget; rolling rows
+    (``replay``).
     """
-    faults = _coverage(graph, plan)
+    faults = order_faults(graph, plan.order)
+    graph = graph if faults else reordered(graph, plan.order)
+    faults = faults or _coverage(graph, plan)
     if faults:
         return faults
     for index, segment in enumerate(plan.segments):

@@ -7,6 +7,7 @@ search asks for the same kernel in many segments.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from npusched.cost.weights import uses_sparse_weights
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement, ScheduledOp
 from npusched.hardware.target import MemoryKind, Target
+from npusched.schedule.block_choice import Striped, choose_encoding, encodes_alike, refine
 from npusched.schedule.objective import Goal, Objective
 from npusched.schedule.stripes import touched_maps, window_of
 from npusched.schedule.types import Amounts, WeightMode
@@ -34,6 +36,11 @@ Sizes = tuple[tuple[int, int, int], ...]
 """Distinct stripes of one op: (start, end, how many cost the same); OFM rows."""
 
 OFF_CHIP = frozenset({MemoryKind.DRAM, MemoryKind.OFF_CHIP_FLASH})
+
+
+def offchip_memories(target: Target) -> tuple[str, ...]:
+    """Names of the memories off the chip."""
+    return tuple(memory.name for memory in target.memories if memory.kind in OFF_CHIP)
 
 
 class KernelCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,18 +72,26 @@ class Kernels:
     """Costs of the kernels of one graph on one target, remembered."""
 
     def __init__(
-        self, graph: OpGraph, target: Target, sizes: WeightSizes, objective: Objective
+        self,
+        graph: OpGraph,
+        target: Target,
+        sizes: WeightSizes,
+        objective: Objective,
+        *,
+        choose_blocks: bool = False,
     ) -> None:
         self.graph = graph
         self.target = target
         self.objective = objective
         self._sizes = sizes
-        self._offchip = tuple(m.name for m in target.memories if m.kind in OFF_CHIP)
+        self._offchip = offchip_memories(target)
         self._cost_ops: dict[tuple[int, Places], CostOp] = {}
         self._runs: dict[tuple[object, ...], KernelCost] = {}
-        self._weights: dict[tuple[int, int], WeightBytes] = {}
+        self._weights: dict[tuple[int, int, WeightMode | None], WeightBytes] = {}
         self._sparse: dict[int, bool] = {}
         self._hidden_lut: dict[int, int] = {}
+        self._choose_blocks = choose_blocks
+        self._chosen: dict[tuple[int, int, WeightMode], BlockConfig] = {}
 
     def whole(self, v: int, places: Places, mode: WeightMode) -> KernelCost:
         """Op ``v`` in one piece."""
@@ -119,21 +134,73 @@ class Kernels:
             known = self._sparse[v] = uses_sparse_weights(self.target, self.graph.ops[v])
         return known
 
-    def weights(self, v: int, stripe_rows: int, places: Places) -> WeightBytes:
+    def weights(
+        self, v: int, stripe_rows: int, places: Places, mode: WeightMode = WeightMode.RESIDENT
+    ) -> WeightBytes:
         """Encoded weights of op ``v`` for the block that stripes of this height get."""
         op = self.graph.ops[v]
         if op.weights is None:
             return WeightBytes(exact=True)
-        key = (v, stripe_rows)
+        key = (v, stripe_rows, mode if self._choose_blocks else None)
         known = self._weights.get(key)
-        if known is None:  # the block depends on shapes alone, not on where things lie
-            known = self._weights[key] = self._sizes(op, self.block(v, stripe_rows, places))
+        if known is None:  # the depth depends on shapes alone, not on where things lie
+            block = self.block(v, stripe_rows, places, mode)
+            known = self._weights[key] = self._sizes(op, block)
         return known
 
-    def block(self, v: int, stripe_rows: int, places: Places) -> BlockConfig:
-        """Block config of op ``v`` in stripes of this height."""
-        described = self.cost_op(v, places)
-        return stripe_block(self.target, described, stripe_rows)
+    def block(
+        self, v: int, stripe_rows: int, places: Places, mode: WeightMode = WeightMode.RESIDENT
+    ) -> BlockConfig:
+        """Block config of op ``v`` in stripes of this height; it decides how weights are encoded.
+
+        Vela's, or with chosen blocks one of a depth that is nowhere worse (``block_choice``).
+        """
+        rule = stripe_block(self.target, self.cost_op(v, places), stripe_rows)
+        if not self._choose_blocks:
+            return rule
+        known = self._chosen.get((v, stripe_rows, mode))
+        if known is None:
+            known = choose_encoding(
+                self._striped(v, stripe_rows),
+                rule,
+                self._possible_places(v),
+                lambda homes: self.cost_op(v, Places(homes)),
+                self._weights_home(mode),
+            )
+            self._chosen[v, stripe_rows, mode] = known
+        return known
+
+    def best_block(
+        self, v: int, stripe_rows: int, sizes: Sizes, places: Places, mode: WeightMode
+    ) -> BlockConfig:
+        """The block that these stripes run with: ``block``, or a cheaper one that encodes alike."""
+        block = self.block(v, stripe_rows, places, mode)
+        if not self._choose_blocks:
+            return block
+        here = self.cost_op(v, places)
+        return refine(self._striped(v, stripe_rows), block, sizes, here, self._weights_home(mode))
+
+    def _striped(self, v: int, stripe_rows: int) -> Striped:
+        op = self.graph.ops[v]
+        sizes = partial(self._sizes, op) if op.weights is not None else _no_weights
+        return Striped(self.target, op, stripe_rows, sizes, self._value)
+
+    def _possible_places(self, v: int) -> list[tuple[int, list[str]]]:
+        roles = self.target.roles
+        either = sorted({roles.arena, roles.cache})
+        return [
+            (t, [roles.const] if self.graph.feature_maps[t].is_constant else either)
+            for t in touched_maps(self.graph.ops[v])
+        ]
+
+    def _weights_home(self, mode: WeightMode) -> str:
+        roles = self.target.roles
+        return roles.const if mode is WeightMode.STREAMED else roles.cache
+
+    def _value(self, cost: OpCost) -> float:
+        tally = Tally()
+        tally.add(cost, 1)
+        return self.tallied(tally, WeightBytes()).score
 
     def rows(self, v: int) -> int:
         """OFM rows of op ``v``."""
@@ -169,9 +236,13 @@ class Kernels:
             bytes_written=tuple(sorted((k, n) for k, n in cost.written.items() if n)),
         )
 
+    def offchip_bytes(self, cost: KernelCost) -> int:
+        """Bytes that a kernel moves from and to memories off the chip."""
+        return sum(cost.read.get(name, 0) + cost.written.get(name, 0) for name in self._offchip)
+
     def _energy(self, cost: KernelCost) -> Energy:
         """A CPU cycle's energy has its memory accesses in it (GROUND_TRUTH §4.1)."""
-        on_cpu = cost.block is None
+        on_cpu = cost.block is None and not cost.cycles  # a copy has no block either
         return energy_of(
             self.target,
             macs=0 if on_cpu else cost.macs,
@@ -187,9 +258,7 @@ class Kernels:
         energy = self._energy(cost).typical if self.objective.goal is Goal.ENERGY else 0.0
         score = self.objective.score(
             cycles=cost.cycles + cost.cpu_cycles * target.clock_hz / target.cpu.clock_hz,
-            offchip_bytes=sum(
-                cost.read.get(name, 0) + cost.written.get(name, 0) for name in self._offchip
-            ),
+            offchip_bytes=self.offchip_bytes(cost),
             energy_nj=energy,
         )
         return replace(cost, score=score)
@@ -220,11 +289,31 @@ class Kernels:
         places: Places,
         mode: WeightMode,
     ) -> KernelCost:
+        """With Vela's block, fitted to each stripe, or with a chosen one."""
+        plain = partial(self._with_block, v, op, stripe_rows, sizes, places, mode)
+        if not self._choose_blocks:
+            return plain(None)
+        best = plain(self.best_block(v, stripe_rows, sizes, places, mode))
+        rule = stripe_block(self.target, self.cost_op(v, places), stripe_rows)
+        if op.weights is None or encodes_alike(self.block(v, stripe_rows, places, mode), rule):
+            best = min(best, plain(None), key=lambda cost: cost.score)
+        return best
+
+    def _with_block(
+        self,
+        v: int,
+        op: ScheduledOp,
+        stripe_rows: int,
+        sizes: Sizes,
+        places: Places,
+        mode: WeightMode,
+        block: BlockConfig | None,
+    ) -> KernelCost:
         """Every stripe reads its weights again: from their home, or from SRAM if resident."""
         described = self.cost_op(v, places)
-        weights = self.weights(v, stripe_rows, places)
+        weights = self.weights(v, stripe_rows, places, mode)
         roles = self.target.roles
-        home = roles.const if mode is WeightMode.STREAMED else roles.cache
+        home = self._weights_home(mode)
         tally = Tally()
         wait = self._visible_lut(v, described) if described.lut_is_primary else 0
         for start, end, count in sizes:
@@ -238,6 +327,7 @@ class Kernels:
                 weights_memory=home,
                 scales_memory=home,
                 lut_loaded=True,
+                block=block,
             )
             first = 1 if wait and start == 0 else 0
             if first:
@@ -257,6 +347,19 @@ class Kernels:
                 ),
             )
         return self.tallied(tally, weights)
+
+    def copy(self, size_bytes: int) -> KernelCost:
+        """Cost of a copy from the arena to the staging memory that nothing hides."""
+        target, tally = self.target, Tally()
+        cycles = dma_cycles(
+            target,
+            size_bytes,
+            source=target.memory(target.roles.arena),
+            destination=target.cache,
+            basis=Basis.PHYSICAL,
+        )
+        tally.copy(size_bytes, target.roles.arena, target.roles.cache, cycles)
+        return self.tallied(tally, WeightBytes(exact=True))
 
     def tallied(self, tally: Tally, weights: WeightBytes) -> KernelCost:
         """The sums of a tally as a cost with its value in the objective."""
@@ -293,7 +396,16 @@ class Kernels:
         arena = self.target.roles.arena
         places = Places(tuple((t, arena) for t in touched_maps(before)))
         described = self.cost_op(v - 1, places)
-        return before.count * slack_of(self.target, described, basis=Basis.PHYSICAL)
+        block = None
+        if self._choose_blocks:
+            rows = self.rows(v - 1)
+            whole = ((0, rows, 1),)
+            block = self.best_block(v - 1, rows, whole, places, WeightMode.RESIDENT)
+        return before.count * slack_of(self.target, described, basis=Basis.PHYSICAL, block=block)
+
+
+def _no_weights(_: BlockConfig) -> WeightBytes:
+    return WeightBytes(exact=True)
 
 
 class Tally:

@@ -27,14 +27,15 @@ class Lifetime(msgspec.Struct, frozen=True, kw_only=True):
     homes: tuple[str, ...]
 
 
-def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
+def lifetimes(graph: OpGraph, target: Target, *, stage_inputs: bool = False) -> dict[int, Lifetime]:
     """Lifetimes of all feature maps that are not constants, by id.
 
     Persistent maps (variables, LSTM states) live for ever, and all that are the same variable
     share one lifetime, under the id that ``storage`` names. Scratch lives while its op runs, in
     the arena. With a staging memory apart from the arena, a map may lie in either, unless the host
     touches it or may run while it is alive (graph inputs and outputs, CPU ops): then only in the
-    arena.
+    arena. ``stage_inputs``: a graph input may lie in the staging memory, too, as a copy of what the
+    host writes to the arena.
     """
     readers: dict[int, list[int]] = {}
     writers: dict[int, list[int]] = {}
@@ -63,10 +64,10 @@ def lifetimes(graph: OpGraph, target: Target) -> dict[int, Lifetime]:
             last = count
         host = (
             tensor in scratches
-            or fm.is_graph_input
+            or (fm.is_graph_input and not stage_inputs)
             or fm.is_graph_output
             or fm.is_persistent
-            or first < 0
+            or (first < 0 and not fm.is_graph_input)
         )
         host = host or any(first <= cpu <= last for cpu in on_cpu)
         found[tensor] = Lifetime(

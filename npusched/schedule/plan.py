@@ -22,12 +22,19 @@ from npusched.schedule.bound import compulsory_cycles
 from npusched.schedule.infeasible import infeasible
 from npusched.schedule.kernels import Kernels, WeightSizes
 from npusched.schedule.objective import Goal, Objective
+from npusched.schedule.offchip_limit import OffchipLimit
+from npusched.schedule.offchip_segments import OffchipSegments
 from npusched.schedule.search import Search, Solution
-from npusched.schedule.segments import SEGMENT_CAP, Segments
+from npusched.schedule.segments import SEGMENT_CAP, Scope, Segments
+from npusched.schedule.switches import Switch, described
 from npusched.schedule.types import Bound, Plan, Proof
 
 ALLOCATION_TRIES = 64
 """Plans tried when addresses fragment, each with a lower live sum than the one before."""
+
+
+ONE_ORDER = "this op order"
+"""How the scope of a plan starts (see ``ordering``)."""
 
 
 class Planner(msgspec.Struct):
@@ -38,6 +45,7 @@ class Planner(msgspec.Struct):
     constant_bytes: int
     budget_memory: str
     unlimited: Callable[[], Planner]
+    offchip: OffchipLimit | None = None
 
     @classmethod
     def of(
@@ -52,13 +60,17 @@ class Planner(msgspec.Struct):
         in_place: bool = True,
         staged: bool = True,
         limit_bytes: int | None = None,
+        max_offchip_bytes: int | None = None,
+        switches: frozenset[Switch] = frozenset(),
     ) -> Planner:
         """State the problem.
 
         Every ingredient can be left out, to see what it is worth: ``cap``: most ops in a segment
         (1 = nothing fused); ``linear``: only chains; ``in_place``: results over their inputs;
         ``staged``: weights copied while something else runs. ``limit_bytes``: largest budget that
-        will be asked for; what needs more is not looked at.
+        will be asked for; what needs more is not looked at. ``max_offchip_bytes``: most that one
+        inference may move from and to memories off the chip. ``switches``: what is looked at
+        beyond that.
         """
         unlimited = partial(
             cls.of,
@@ -70,16 +82,25 @@ class Planner(msgspec.Struct):
             linear=linear,
             in_place=in_place,
             staged=staged,
+            max_offchip_bytes=max_offchip_bytes,
+            switches=switches,
         )
-        kernels = Kernels(graph, target, sizes, objective or Objective())
-        segments = Segments(
-            kernels,
-            cap=cap,
-            linear=linear,
-            in_place=in_place,
-            staged=staged,
-            limit_bytes=inf if limit_bytes is None else limit_bytes,
+        kernels = Kernels(
+            graph,
+            target,
+            sizes,
+            objective or Objective(),
+            choose_blocks=Switch.BLOCK_CHOICE in switches,
         )
+        scope: Scope = {
+            "cap": cap,
+            "linear": linear,
+            "in_place": in_place,
+            "staged": staged,
+            "switches": switches,
+            "limit_bytes": inf if limit_bytes is None else limit_bytes,
+        }
+        segments = Segments(kernels, **scope)
         memory = target.roles.cache
         return cls(
             segments=segments,
@@ -87,6 +108,9 @@ class Planner(msgspec.Struct):
             constant_bytes=constant_bytes(kernels, segments),
             budget_memory=memory,
             unlimited=unlimited,
+            offchip=None
+            if max_offchip_bytes is None
+            else OffchipLimit(max_offchip_bytes, target, lambda: OffchipSegments(kernels, **scope)),
         )
 
     def plan(self, budget_bytes: int | None, *, is_capacity: bool = False) -> Plan:
@@ -100,15 +124,14 @@ class Planner(msgspec.Struct):
             return self.unlimited().plan(budget_bytes, is_capacity=is_capacity)
         limit = None if budget_bytes is None else budget_bytes - self.shared_bytes
         if self.segments.kernels.objective.goal is Goal.SRAM:
-            smallest = self._whole().search.smallest().peak_bytes
+            smallest = self._whole().smallest_peak_bytes()
             limit = smallest if limit is None else min(limit, smallest)
         found, best = self._cheapest(budget_bytes, limit)
         if found is not None:
             return found
-        assert budget_bytes is not None
         whole = self._whole()
         solution, plan = whole._smallest()
-        if plan.sram_peak_bytes > budget_bytes:
+        if budget_bytes is not None and plan.sram_peak_bytes > budget_bytes:
             raise infeasible(
                 whole.segments,
                 solution,
@@ -117,6 +140,10 @@ class Planner(msgspec.Struct):
                 self.shared_bytes,
                 is_capacity=is_capacity,
             )
+        if self.offchip is not None and not self.offchip.holds(plan):
+            solution, plan = self._least_offchip(budget_bytes, limit) or (solution, plan)
+            if not self.offchip.holds(plan):
+                raise self.offchip.infeasible(plan, budget_bytes)
         return self._with_bound(plan, best or solution, solution)
 
     def _cheapest(
@@ -125,15 +152,41 @@ class Planner(msgspec.Struct):
         """(cheapest plan that packs within the budget, cheapest solution by live sums)."""
         best: Solution | None = None
         for _ in range(ALLOCATION_TRIES):
-            solution = self.search.solve(limit) if limit is None or limit >= 0 else None
-            if solution is None:
+            found = self._solve(budget_bytes, limit) if limit is None or limit >= 0 else None
+            if found is None:
                 break
+            solution, plan = found
             best = best or solution
-            plan = self._assemble(solution, budget_bytes)
             if budget_bytes is None or plan.sram_peak_bytes <= budget_bytes:
                 return self._with_bound(plan, best, solution), best
             limit = solution.peak_bytes - ALIGNMENT_BYTES
         return None, best
+
+    def _solve(self, budget_bytes: int | None, limit: int | None) -> tuple[Solution, Plan] | None:
+        """Cheapest solution by live sums that keeps the off-chip limit, and its plan."""
+        solution = self.search.solve(limit)
+        if solution is None:
+            return None
+        plan = self._assemble(solution, budget_bytes)
+        if self.offchip is None or self.offchip.holds(plan):
+            return solution, plan
+        solution = self.offchip.solve(limit)
+        return None if solution is None else (solution, self._assemble(solution, budget_bytes))
+
+    def _least_offchip(
+        self, budget_bytes: int | None, limit: int | None
+    ) -> tuple[Solution, Plan] | None:
+        """What moves least off the chip of all that packs within the budget."""
+        assert self.offchip is not None
+        for _ in range(ALLOCATION_TRIES):
+            solution = self.offchip.search.least_offchip(limit)
+            if solution is None:
+                break
+            plan = self._assemble(solution, budget_bytes)
+            if budget_bytes is None or plan.sram_peak_bytes <= budget_bytes:
+                return solution, plan
+            limit = solution.peak_bytes - ALIGNMENT_BYTES
+        return None
 
     def frontier(self, budget_bytes: int | None = None) -> list[Plan]:
         """Every best plan within the budget and below, from the most SRAM to the least.
@@ -148,7 +201,7 @@ class Planner(msgspec.Struct):
             last = found is None
             if found is None:
                 solution, least = self._smallest()
-                if least.sram_peak_bytes > below:
+                if least.sram_peak_bytes > below or not self.keeps_limits(least):
                     break
                 found = self._with_bound(least, best or solution, solution)
             if found.objective <= plans[-1].objective:
@@ -163,11 +216,20 @@ class Planner(msgspec.Struct):
         """A budget that has a plan with addresses, and by live sums no smaller one has."""
         return self._whole()._smallest()[1].sram_peak_bytes
 
+    def smallest_peak_bytes(self) -> int:
+        """Least live sum of all solutions; if one keeps the off-chip limit, of those that do."""
+        within = None if self.offchip is None else self.offchip.smallest_peak_bytes()
+        return self.search.smallest().peak_bytes if within is None else within
+
     @property
     def shared_bytes(self) -> int:
         """Constants that lie in the budget memory and count against the budget."""
         roles = self.segments.target.roles
         return self.constant_bytes if roles.const == roles.arena == roles.cache else 0
+
+    def keeps_limits(self, plan: Plan) -> bool:
+        """True if the plan, ours or another's, moves no more off the chip than is allowed."""
+        return self.offchip is None or self.offchip.holds(plan)
 
     def _smallest(self) -> tuple[Solution, Plan]:
         """The cheapest plan of the least peak, with addresses; ask the unlimited planner."""
@@ -186,7 +248,8 @@ class Planner(msgspec.Struct):
 
     def _with_bound(self, plan: Plan, best: Solution, solution: Solution) -> Plan:
         """State how far the plan may be from the best one of its scope."""
-        gap = solution.score / best.score - 1 if best.score else 0.0
+        least = best.score if best.least is None else best.least
+        gap = solution.score / least - 1 if least else 0.0
         notes = plan.notes
         proof = Proof.OPTIMAL if gap == 0 else Proof.BOUNDED
         if solution.capped:
@@ -194,12 +257,15 @@ class Planner(msgspec.Struct):
         if solution is not best:
             notes = (*notes, "the cheapest plan did not pack; the next cheaper peak was taken")
         scope = (
-            f"this op order, segments of at most {self.segments.cap} ops, every number of "
+            f"{ONE_ORDER}, segments of at most {self.segments.cap} ops, every number of "
             "stripes, weights streamed, resident, prefetched or sliced"
         )
+        scope += described(self.segments.switches)
+        if self.offchip is not None:
+            scope += f", at most {self.offchip.max_bytes} bytes off the chip"
         bound = Bound(
             cycles=compulsory_cycles(self.segments),
-            objective=best.score,
+            objective=least,
             gap=gap,
             proof=proof,
             scope=scope,

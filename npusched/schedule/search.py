@@ -37,12 +37,14 @@ class Option(msgspec.Struct, frozen=True):
     """One way to run a segment: budget-memory bytes it needs for itself, its score, and how.
 
     ``cycles``: how long it runs, which hides what is copied for the next segment.
+    ``offchip_bytes``: what it moves off the chip, counted where that is limited (``offchip``).
     """
 
     sram_bytes: int
     score: float
     detail: object
     cycles: float = 0.0
+    offchip_bytes: int = 0
 
 
 NO_PREFETCH = -1
@@ -71,7 +73,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     prefetch)`` returns its options, by rising bytes and falling score (a Pareto front; empty if
     none is worth a look). ``prefetches(k)`` are the ways to prefetch for op k run alone; their
     index is what ``options`` gets (``NO_PREFETCH`` otherwise); no option of a prefetch needs fewer
-    bytes than the leanest without one.
+    bytes than the leanest without one. ``entry(homes)`` is what it takes to bring items that are
+    there before all ops to the homes that they have a choice of: (score, off-chip bytes).
     """
 
     op_count: int
@@ -81,6 +84,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     touched: Callable[[int, int], tuple[int, ...]]
     options: Callable[[int, int, Homes, int], Sequence[Option]]
     prefetches: Callable[[int], Sequence[Prefetch]] = lambda _: ()
+    entry: Callable[[Homes], tuple[float, int]] = lambda _: (0.0, 0)
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -103,7 +107,8 @@ class Step(msgspec.Struct, frozen=True):
 class Solution(msgspec.Struct, frozen=True):
     """A path: its score, its segments, the home of every item, and the largest live sum.
 
-    ``capped``: states were dropped, so the score is not proven to be the least.
+    ``capped``: states were dropped, so the score is not proven to be the least. ``least``: no path
+    of the scope scores less; None = than this one. ``offchip_bytes``: counted only if limited.
     """
 
     score: float
@@ -111,9 +116,11 @@ class Solution(msgspec.Struct, frozen=True):
     homes: Mapping[int, str]
     peak_bytes: int
     capped: bool
+    least: float | None = None
+    offchip_bytes: int = 0
 
 
-_State = tuple[tuple[int, ...], int, Homes | None]
+State = tuple[tuple[int, ...], int, Homes | None]
 """(items with a choice that lie in SRAM and are still needed, prefetch that is under way, homes of
 what the op of that prefetch makes; None = any).
 
@@ -121,14 +128,16 @@ How long that op waits depends on those homes; they are settled with the prefetc
 """
 
 
-class _Node(msgspec.Struct):
+class Node(msgspec.Struct):
+    """The best way found to a state: its score, the state before, and the segment between."""
+
     score: float
-    previous: tuple[int, _State] | None
+    previous: tuple[int, State] | None
     step: Step | None
     chosen: Homes
 
 
-class _Pick(msgspec.Struct, frozen=True):
+class Pick(msgspec.Struct, frozen=True):
     """An option with a prefetch for the op that follows, and what that op then still waits.
 
     ``size_bytes``: of the prefetch. ``settled``: homes of what that op makes; None = any.
@@ -172,10 +181,11 @@ class Search:
 
     def _run(self, limit: float, *, bottleneck: bool) -> Solution | None:
         n = self.problem.op_count
-        layers: list[dict[_State, _Node]] = [{} for _ in range(n + 1)]
+        layers: list[dict[State, Node]] = [{} for _ in range(n + 1)]
         for chosen in self._choices(-1, -1):
             start = (self._in_sram(chosen, 0), NO_PREFETCH, None)
-            layers[0][start] = _Node(0.0, None, None, chosen)
+            score = 0.0 if bottleneck else self.problem.entry(chosen)[0]
+            layers[0][start] = Node(score, None, None, chosen)
         capped = False
         for i in range(n):
             if len(layers[i]) > STATE_CAP:
@@ -193,8 +203,8 @@ class Search:
         return self._trace(layers, last, capped)
 
     def _moves(
-        self, i: int, state: _State, node: _Node, limit: float, bottleneck: bool
-    ) -> Iterator[tuple[int, _State, _Node]]:
+        self, i: int, state: State, node: Node, limit: float, bottleneck: bool
+    ) -> Iterator[tuple[int, State, Node]]:
         """Every segment that starts at i in this state and fits: where it leads, and its node."""
         items, budget = self.problem.items, self.problem.budget_memory
         in_sram, prefetch, settled = state
@@ -221,23 +231,23 @@ class Search:
                 if bottleneck:
                     peak = live + options[0].sram_bytes
                     step = Step(i, j, homes, options[0], peak, prefetch)
-                    fresh = _Node(max(node.score, peak), (i, state), step, chosen)
+                    fresh = Node(max(node.score, peak), (i, state), step, chosen)
                     yield j + 1, (arrived, NO_PREFETCH, None), fresh
                     continue
                 for pick in self._picks(options, limit - live, j + 1, arrived):
                     peak = live + pick.option.sram_bytes + pick.size_bytes
                     step = Step(i, j, homes, pick.option, peak, prefetch, pick.carries, pick.wait)
                     score = node.score + pick.option.score + pick.wait
-                    fresh = _Node(score, (i, state), step, chosen)
+                    fresh = Node(score, (i, state), step, chosen)
                     yield j + 1, (arrived, pick.carries, pick.settled), fresh
 
     def _picks(
         self, options: Sequence[Option], room: float, following: int, in_sram: tuple[int, ...]
-    ) -> Iterator[_Pick]:
+    ) -> Iterator[Pick]:
         """Best option that fits, alone and with each prefetch for the op that follows."""
         at = bisect_right(options, room, key=_bytes)
         if at:
-            yield _Pick(NO_PREFETCH, options[at - 1], 0.0, 0, None)
+            yield Pick(NO_PREFETCH, options[at - 1], 0.0, 0, None)
         if following >= self.problem.op_count:
             return
         prefetches = self.problem.prefetches(following)
@@ -250,7 +260,7 @@ class Search:
             for settled, homes in ways:
                 best = _least(options[:at], partial(prefetch.penalty, homes))
                 if best is not None:
-                    found.append(_Pick(index, best[1], best[0], prefetch.size_bytes, settled))
+                    found.append(Pick(index, best[1], best[0], prefetch.size_bytes, settled))
             if len({(pick.wait, id(pick.option)) for pick in found}) == 1:
                 yield replace(found[0], settled=None)
             else:
@@ -303,7 +313,7 @@ class Search:
             known = self._edges[key] = self.problem.options(i, j, homes, prefetch)
         return known
 
-    def _trace(self, layers: list[dict[_State, _Node]], last: _State, capped: bool) -> Solution:
+    def _trace(self, layers: list[dict[State, Node]], last: State, capped: bool) -> Solution:
         homes: dict[int, str] = {
             t: item.homes[0] for t, item in enumerate(self.problem.items) if len(item.homes) == 1
         }

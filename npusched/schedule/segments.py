@@ -8,10 +8,11 @@ row policies, and for every op streamed or resident weights are options; the exa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from math import inf
 from operator import itemgetter
+from typing import TypedDict
 
 import msgspec
 
@@ -34,10 +35,22 @@ from npusched.schedule.search import (
 )
 from npusched.schedule.staging import StagedWeights, Way, copy_cycles
 from npusched.schedule.stripes import touched_maps
+from npusched.schedule.switches import Switch
 from npusched.schedule.types import WeightMode
 
 SEGMENT_CAP = 12
 """Most ops in a chain (PLANNER §8: optimal segments had at most 6 ops on nearly all networks)."""
+
+
+class Scope(TypedDict, total=False):
+    """Keyword arguments of ``Segments``: which ways to run are looked at."""
+
+    cap: int
+    linear: bool
+    in_place: bool
+    staged: bool
+    switches: frozenset[Switch]
+    limit_bytes: float
 
 
 class Detail(msgspec.Struct, frozen=True):
@@ -79,6 +92,7 @@ class Segments:
         linear: bool = False,
         in_place: bool = True,
         staged: bool = True,
+        switches: frozenset[Switch] = frozenset(),
         limit_bytes: float = inf,
     ) -> None:
         self.kernels = kernels
@@ -87,8 +101,11 @@ class Segments:
         self.cap = cap
         self.limit_bytes = limit_bytes
         self.in_place = in_place
+        self.switches = switches
         self.staged = StagedWeights(kernels) if staged else None
-        self.lives: dict[int, Lifetime] = lifetimes(self.graph, self.target)
+        self.lives: dict[int, Lifetime] = lifetimes(
+            self.graph, self.target, stage_inputs=Switch.STAGED_INPUT in switches
+        )
         self.tensors = sorted(self.lives)
         self._index = {tensor: k for k, tensor in enumerate(self.tensors)}
         self.fusing = Fusing(self.graph, self.lives, cap=cap, linear=linear)
@@ -119,6 +136,26 @@ class Segments:
             touched=self.touched,
             options=self.options,
             prefetches=self.prefetches,
+            entry=self._entry,
+        )
+
+    def staged_inputs(self, homes: Mapping[int, str]) -> list[int]:
+        """Graph inputs that lie in the staging memory, as copies of what the host writes."""
+        return [
+            tensor
+            for tensor, life in self.lives.items()
+            if len(life.homes) > 1
+            and self.graph.feature_maps[tensor].is_graph_input
+            and homes.get(tensor) == self.target.roles.cache
+        ]
+
+    def _entry(self, homes: Homes) -> tuple[float, int]:
+        """(score, off-chip bytes) of copying the graph inputs that do not stay in the arena."""
+        copied = self.staged_inputs({self.tensors[item]: memory for item, memory in homes})
+        costs = [self.kernels.copy(self.lives[tensor].size_bytes) for tensor in copied]
+        return (
+            sum((cost.score for cost in costs), 0.0),
+            sum(self.kernels.offchip_bytes(cost) for cost in costs),
         )
 
     def ends(self, i: int) -> Sequence[int]:
@@ -151,29 +188,37 @@ class Segments:
             for tensor, place in self.places_of(v, i, j, places).of
         }
         found: list[_Found] = []
-        for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
-            for policy in self._policies(i, j, stripe_rows):
-                rolling = self._rolling_bytes(i, j, stripe_rows, policy)
-                over, saved = self._overwritten(i, j, stripe_rows, policy, places)
-                own = rolling - saved
-                if own > self.limit_bytes:
-                    continue
-                way = (stripe_rows, policy, over)
-                found += [
-                    (own + size, score, hiding, mask, way)
-                    for size, score, hiding, mask in self._suffix(i, j, stripe_rows, policy, memory)
-                ]
+        for own, way in self._striped(i, j, places):
+            found += [
+                (own + size, score, hiding, mask, way)
+                for size, score, hiding, mask in self._suffix(i, j, way[0], way[1], memory)
+            ]
         found.sort(key=_BY_BYTES_THEN_SCORE)
         front: list[Option] = []
         best = inf
         for size, score, hiding, mask, (stripe_rows, policy, over) in found:
             if score < best:
                 best = score
-                modes = _modes(mask, i, j)
+                modes = modes_of(mask, i, j)
                 front.append(Option(size, score, Detail(stripe_rows, policy, modes, over), hiding))
         return front
 
+    def _striped(
+        self, i: int, j: int, homes: Mapping[int, str]
+    ) -> Iterator[tuple[int, tuple[int, Policy, int | None]]]:
+        """(bytes without weights, way) for every way to cut segment [i..j] into stripes."""
+        for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
+            for policy in self._policies(i, j, stripe_rows):
+                rolling = self._rolling_bytes(i, j, stripe_rows, policy)
+                over, saved = self._overwritten(i, j, stripe_rows, policy, homes)
+                if rolling - saved <= self.limit_bytes:
+                    yield rolling - saved, (stripe_rows, policy, over)
+
     def _single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
+        """Op v alone, whole: the front of all ways."""
+        return pareto(self._all_single(v, homes, prefetch))
+
+    def _all_single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
         """Op v alone, whole: streamed, resident, or staged in one of its ways."""
         rows = self._whole_rows(v)
         over, saved = self._overwritten(v, v, rows, Policy.ALIGNED, homes)
@@ -185,7 +230,7 @@ class Segments:
                 Option(
                     own + size,
                     score,
-                    Detail(rows, Policy.ALIGNED, _modes(mask, v, v), over),
+                    Detail(rows, Policy.ALIGNED, modes_of(mask, v, v), over),
                     hiding,
                 )
                 for size, score, hiding, mask in self._entries(v, rows, None, places)
@@ -203,8 +248,9 @@ class Segments:
             )
             detail = Detail(rows, Policy.ALIGNED, modes, over, index)
             size = own + sum(way.buffer_bytes)
-            found.append(Option(size, cost.score, detail, float(way.lag_cycles)))
-        return pareto(found)
+            hides = self.staged.hides(v, places, index)
+            found.append(Option(size, cost.score, detail, hides))
+        return found
 
     def prefetches(self, v: int) -> list[Prefetch]:
         """Ways to copy weights of op v while the segment before it runs."""
@@ -412,7 +458,7 @@ def _merge(mine: Sequence[Entry], rest: Sequence[Entry], limit_bytes: float) -> 
 
 
 @lru_cache(maxsize=1 << 16)
-def _modes(mask: int, i: int, j: int) -> tuple[WeightMode, ...]:
+def modes_of(mask: int, i: int, j: int) -> tuple[WeightMode, ...]:
     """Weight modes of ops i..j from the mask of those with resident weights."""
     return tuple(
         WeightMode.RESIDENT if mask >> v & 1 else WeightMode.STREAMED for v in range(i, j + 1)

@@ -224,6 +224,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     the high-water mark of the budget memory (constants included where they share it),
     ``sram_bound_bytes`` the largest live sum; ``constant_bytes`` the constants in their memory.
     ``allocations`` pairs each memory with addresses for ``buffers`` of that memory, in order.
+    ``order``: op ``k`` of the plan is op ``order[k]`` of the graph that was planned
+    (``graph.reorder``); empty: the graph's own order.
     """
 
     segments: tuple[Segment, ...]
@@ -239,6 +241,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sram_bound_bytes: int
     constant_bytes: int
     notes: tuple[str, ...] = ()
+    order: tuple[int, ...] = ()
 
     def in_memory(self, memory: str) -> list[Buffer]:
         """The buffers of one memory, in the order of its allocation's offsets."""

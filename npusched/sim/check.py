@@ -15,9 +15,7 @@ from npusched.sim.shram import check_shram
 
 def host_spans(operator: NpuOperator) -> tuple[tuple[int, Span], ...]:
     """Return the bytes that the host writes for an operator: (region, span) of its inputs."""
-    return tuple(
-        (SCRATCH, (each.address, each.address + each.tensor.size_bytes)) for each in operator.inputs
-    )
+    return operator.host_spans
 
 
 def check_executable(

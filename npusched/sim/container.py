@@ -18,7 +18,7 @@ from npusched.errors import ModelError, SimError
 from npusched.ir import DataType, Model, Op, Subgraph, Tensor
 from npusched.sim.execute import Observer, execute, new_memories
 from npusched.sim.kernels.arrays import Array
-from npusched.sim.memory import Region
+from npusched.sim.memory import Region, Span
 from npusched.sim.program import Program, load
 from npusched.tflite.decode import decode
 from npusched.tflite.reader import read_compiled
@@ -58,9 +58,16 @@ class NpuOperator:
     outputs: tuple[Placed, ...]
     memory_tensors: tuple[int, int]
 
-    def load(self) -> Program:
+    @property
+    def host_spans(self) -> tuple[tuple[int, Span], ...]:
+        """The bytes that the host writes for it: (region, span) of its inputs."""
+        return tuple(
+            (SCRATCH, (each.address, each.address + each.tensor.size_bytes)) for each in self.inputs
+        )
+
+    def load(self, *, resolves_constants: bool = True) -> Program:
         """Resolve the stream (see ``program.load``)."""
-        return load(self.stream, self.regions)
+        return load(self.stream, self.regions, resolves_constants=resolves_constants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,14 @@ the places of resident weights are marked, and must stay untouched until they ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from npusched.errors import SimError
+from npusched.errors import PlanError
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import Access, FeatureMap, Layout, ScheduledOp
+from npusched.graph.types import Access, FeatureMap, Layout, Placement, ScheduledOp
 from npusched.memory import check_allocation
 from npusched.schedule.check_sharing import live_ranges
 from npusched.schedule.lifetimes import storage
@@ -23,6 +23,7 @@ from npusched.schedule.replay import rows_read
 from npusched.schedule.rows import Policy
 from npusched.schedule.types import Buffer, BufferKind, Plan, Segment
 from npusched.sim.apply import compute, rows_needed
+from npusched.sim.host_ops import HostOps
 from npusched.sim.interpret import checked, constant_array, meanings_of, region_of
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.meaning import Meaning, numpy_type
@@ -50,15 +51,22 @@ class PlanExecutor:
     """A plan of a graph, ready to run on any number of inputs.
 
     ``is_checked``: refuse reads of rows and bytes that something else has overwritten; without it
-    such reads give what the bytes hold. ``single_rounding``: see ``meaning_of``. Raises SimError
-    for ops that cannot be executed, and for plans that have no addresses.
+    such reads give what the bytes hold. ``single_rounding``: see ``meaning_of``. ``host`` runs the
+    CPU ops. Raises SimError for ops that cannot be executed, PlanError for plans that have no
+    addresses.
     """
 
     def __init__(
-        self, graph: OpGraph, plan: Plan, *, is_checked: bool = True, single_rounding: bool = True
+        self,
+        graph: OpGraph,
+        plan: Plan,
+        *,
+        is_checked: bool = True,
+        single_rounding: bool = True,
+        host: HostOps | None = None,
     ) -> None:
-        self.graph, self.plan, self.is_checked = graph, plan, is_checked
-        self.meanings = meanings_of(graph, single_rounding=single_rounding)
+        self.graph, self.plan, self.is_checked, self.host = graph, plan, is_checked, host
+        self.meanings = meanings_of(graph, single_rounding=single_rounding, host=host)
         self.offsets = _offsets(plan)
         if is_checked:
             check_addresses(plan)
@@ -67,10 +75,30 @@ class PlanExecutor:
     def run(self, inputs: Sequence[Array]) -> Executed:
         """Run on one array per graph input (as stored, any shape of the right size).
 
-        Raises SimError for inputs of another number or size, for accesses outside a buffer, and
-        (checked) for values that are not where the plan says.
+        Raises SimError for inputs of another number or size, PlanError for accesses outside a
+        buffer and (checked) for values that are not where the plan says.
         """
-        return _Execution(self).run(checked(self.graph, inputs))
+        return self.run_batch([inputs])[0]
+
+    def run_batch(self, batch: Sequence[Sequence[Array]]) -> list[Executed]:
+        """Like ``run``, for several inputs, each in memories of its own; CPU ops run on all."""
+        runs = [_Execution(self, checked(self.graph, inputs)) for inputs in batch]
+        for step, segment in enumerate(self.plan.segments):
+            if segment.placement is Placement.NPU or self.host is None:
+                for run in runs:
+                    run.run_segment(step, segment)
+                continue
+            (v,) = segment.ops
+            op = self.graph.ops[v]
+            given = [run.give_host(step, segment, self.host.reads(op)) for run in runs]
+            for run, results in zip(runs, self.host.run(op, given), strict=True):
+                run.take_from_host(op, results)
+        return [run.executed() for run in runs]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that the memories of one run take here, tags included."""
+        return sum(9 * allocation.peak_bytes for _, allocation in self.plan.allocations)
 
 
 def execute_plan(
@@ -100,12 +128,12 @@ def _offsets(plan: Plan) -> list[int]:
     }
     missing = {buffer.memory for buffer in plan.buffers} - set(by_memory)
     if missing:
-        raise SimError("the plan has no addresses", f"for {', '.join(sorted(missing))}")
+        raise PlanError("the plan has no addresses", f"for {', '.join(sorted(missing))}")
     return [by_memory[buffer.memory][k] for k, buffer in enumerate(plan.buffers)]
 
 
 def check_addresses(plan: Plan) -> None:
-    """Refuse buffers that share bytes while both are needed (SimError)."""
+    """Refuse buffers that share bytes while both are needed (PlanError)."""
     for memory, allocation in plan.allocations:
         ranges = live_ranges(plan.in_memory(memory))
         kept = [
@@ -119,13 +147,13 @@ def check_addresses(plan: Plan) -> None:
             limit_bytes=allocation.peak_bytes,
         )
         if faults:
-            raise SimError(f"the plan's addresses in {memory} are wrong", faults[0])
+            raise PlanError(f"the plan's addresses in {memory} are wrong", faults[0])
 
 
 class _Execution:
     """One run: memories, and how far each op of the current segment is."""
 
-    def __init__(self, executor: PlanExecutor) -> None:
+    def __init__(self, executor: PlanExecutor, inputs: Sequence[Array]) -> None:
         self.graph, self.plan = executor.graph, executor.plan
         self.meanings, self.offsets, self.same = executor.meanings, executor.offsets, executor.same
         self.is_checked = executor.is_checked
@@ -139,31 +167,54 @@ class _Execution:
         self.makers: dict[int, int] = {}
         self.rolled: dict[int, Array] = {}
         self.rolled_rows: dict[int, int] = {}
-
-    def run(self, inputs: Sequence[Array]) -> Executed:
+        self.last_writer = {t: ops[-1] for t, ops in self.graph.writers.items() if ops}
         for fm in self.graph.feature_maps.values():
             if fm.is_persistent and fm.id not in self.same:
                 self._store(fm, np.zeros(fm.shape, numpy_type(fm.dtype)))
         for tensor, values in zip(self.graph.inputs, inputs, strict=True):
             self._store(self.graph.feature_maps[tensor], values)
-        tensors = {tensor: self._whole(tensor) for tensor in self.graph.inputs}
-        last_writer = {t: ops[-1] for t, ops in self.graph.writers.items() if ops}
-        for step, segment in enumerate(self.plan.segments):
-            self.step, self.segment = step, segment
-            self._begin()
-            self._run_segment()
-            self._claim_weights(late=True)
-            for v in segment.ops:
-                tensor = self.graph.ops[v].final_ofm.tensor
-                if last_writer[tensor] == v and not self._find(tensor, writes=True).rolling_rows:
-                    tensors[tensor] = self._whole(tensor)
+        self.tensors = {tensor: self._whole(tensor) for tensor in self.graph.inputs}
+
+    def run_segment(self, step: int, segment: Segment) -> None:
+        """Run all ops of an NPU segment."""
+        self._begin(step, segment)
+        self._run_ops()
+        self._claim_weights(late=True)
+        self._keep(segment.ops)
+
+    def give_host(self, step: int, segment: Segment, reads: Sequence[int]) -> dict[int, Array]:
+        """Begin a CPU op: what the memories hold of these inputs, by position."""
+        self._begin(step, segment)
+        (v,) = segment.ops
+        op = self.graph.ops[v]
+        return {k: self._read(op.ifms[k], None, None) for k in reads}
+
+    def take_from_host(self, op: ScheduledOp, results: Mapping[int, Array]) -> None:
+        """End a CPU op: store its results, by position."""
+        for position, values in results.items():
+            access = op.ofms[position]
+            place = self._find(access.tensor, writes=True)
+            self.memories[place.memory].write(place, access, values)
+            self.tensors[access.tensor] = self._whole(access.tensor)
+        self._claim_weights(late=True)
+
+    def executed(self) -> Executed:
+        """What has been computed; the outputs are read back now."""
         outputs = tuple(self._output(tensor) for tensor in self.graph.outputs)
-        return Executed(tensors, self.rolled, self.rolled_rows, outputs)
+        return Executed(self.tensors, self.rolled, self.rolled_rows, outputs)
+
+    def _keep(self, ops: Sequence[int]) -> None:
+        """Read back the maps that these ops have completed."""
+        for v in ops:
+            tensor = self.graph.ops[v].final_ofm.tensor
+            if self.last_writer[tensor] == v and not self._find(tensor, writes=True).rolling_rows:
+                self.tensors[tensor] = self._whole(tensor)
 
     # --- one segment -----------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _begin(self, step: int, segment: Segment) -> None:
         """Mark weights that arrive now, and copy maps that this segment reads elsewhere."""
+        self.step, self.segment = step, segment
         self._claim_weights(late=False)
         self.done = dict.fromkeys(self.segment.ops, 0)
         self.makers = {self.graph.ops[v].final_ofm.tensor: v for v in self.segment.ops}
@@ -180,7 +231,7 @@ class _Execution:
             if buffer.kind is BufferKind.WEIGHTS and starts:
                 self.memories[buffer.memory].claim(self._place(k, buffer))
 
-    def _run_segment(self) -> None:
+    def _run_ops(self) -> None:
         ops = self.segment.ops
         self._make(ops[-1], self.graph.ops[ops[-1]].ofm.shape[1])
         for v in ops[:-1]:
@@ -217,7 +268,7 @@ class _Execution:
         """Run one kernel on some rows: read, compute, write."""
         op = meaning.op
         if rows is not None and any(a.step_h > 1 for a in (*op.ifms, op.final_ofm)):
-            raise SimError(f"op {op.id} runs in stripes", "but it touches every second row only")
+            raise PlanError(f"op {op.id} runs in stripes", "but it touches every second row only")
         target = self._find(op.final_ofm.tensor, writes=True)
         values = []
         for position, access in enumerate(op.ifms):
@@ -228,13 +279,13 @@ class _Execution:
         if target.rolling_rows:
             self._note(op, result, rows)
 
-    def _read(self, access: Access, rows: tuple[int, int] | None, target: Place) -> Array:
+    def _read(self, access: Access, rows: tuple[int, int] | None, target: Place | None) -> Array:
         fm = self.graph.feature_maps[access.tensor]
         if fm.is_constant:
             part = region_of(constant_array(fm), access)
             return part if rows is None else part[:, rows[0] : rows[1]]
         place = self._find(access.tensor)
-        if self.is_checked:
+        if self.is_checked and target is not None:
             self._check_apart(place, target)
         return self.memories[place.memory].read(place, access, rows)
 
@@ -246,7 +297,7 @@ class _Execution:
         if over == self.plan.buffers[source.number].tensor:
             return
         if source.offset_bytes < target.end_bytes and target.offset_bytes < source.end_bytes:
-            raise SimError(
+            raise PlanError(
                 f"{target.name!r} is written over {source.name!r}, which is being read",
                 f"at {target.offset_bytes} and {source.offset_bytes} of {source.memory}",
             )
@@ -287,14 +338,14 @@ class _Execution:
         ]
         if not found:
             name = self.graph.feature_maps[tensor].name
-            raise SimError(f"{name!r} has no buffer in segment {self.step}")
+            raise PlanError(f"{name!r} has no buffer in segment {self.step}")
         k, buffer = max(found, key=lambda item: item[1].is_copy)
         return self._place(k, buffer)
 
     def _place(self, number: int, buffer: Buffer) -> Place:
         rolls = buffer.kind is BufferKind.ROLLING
         if rolls and buffer.rows < 1:
-            raise SimError(f"the rolling buffer of {buffer.name!r} has no rows")
+            raise PlanError(f"the rolling buffer of {buffer.name!r} has no rows")
         is_map = buffer.kind is not BufferKind.WEIGHTS
         return Place(
             number=number,
@@ -307,7 +358,7 @@ class _Execution:
         )
 
     def _store(self, fm: FeatureMap, values: Array) -> None:
-        place = self._find(fm.id)
+        place = self._find(fm.id, writes=True)
         self.memories[place.memory].write(place, _whole_access(fm), values.reshape(fm.shape))
 
     def _whole(self, tensor: int) -> Array:

@@ -14,9 +14,10 @@ import numpy as np
 
 from npusched.errors import SimError
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import Access, FeatureMap
+from npusched.graph.types import Access, FeatureMap, Placement
 from npusched.schedule.lifetimes import storage
 from npusched.sim.apply import compute, pieces_of
+from npusched.sim.host_ops import HostOps
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.meaning import Meaning, meaning_of, numpy_type
 
@@ -36,28 +37,49 @@ class Values:
 class Interpreter:
     """A graph, ready to run on any number of inputs.
 
-    ``single_rounding``: see ``meaning_of``. Raises SimError naming the first op that cannot be
-    executed (CPU ops, functions that are not published, kernels of the U85 alone).
+    ``single_rounding``: see ``meaning_of``. ``host`` runs the CPU ops. Raises SimError naming the
+    first op that cannot be executed (CPU ops without a host, functions that are not published,
+    kernels of the U85 alone).
     """
 
-    def __init__(self, graph: OpGraph, *, single_rounding: bool = True) -> None:
-        self.graph = graph
-        self.meanings = meanings_of(graph, single_rounding=single_rounding)
+    def __init__(
+        self, graph: OpGraph, *, single_rounding: bool = True, host: HostOps | None = None
+    ) -> None:
+        self.graph, self.host = graph, host
+        self.meanings = meanings_of(graph, single_rounding=single_rounding, host=host)
 
     def run(self, inputs: Sequence[Array]) -> Values:
         """Run on one array per graph input (as stored, any shape of the right size).
 
         Variables start as zeros. Raises SimError for inputs of another number or size.
         """
-        memory = _Memory(self.graph)
-        for tensor, values in zip(self.graph.inputs, checked(self.graph, inputs), strict=True):
-            memory.array(tensor)[:] = values.ravel()
-        for meanings in self.meanings:
+        return self.run_batch([inputs])[0]
+
+    def run_batch(self, batch: Sequence[Sequence[Array]]) -> list[Values]:
+        """Like ``run``, for several inputs: CPU ops run on all of them at once."""
+        memories = []
+        for inputs in batch:
+            memory = _Memory(self.graph)
+            memories.append(memory)
+            for tensor, values in zip(self.graph.inputs, checked(self.graph, inputs), strict=True):
+                memory.array(tensor)[:] = values.ravel()
+        for op, meanings in zip(self.graph.ops, self.meanings, strict=True):
+            if op.placement is Placement.CPU and self.host is not None:
+                reads = self.host.reads(op)
+                given = [{k: memory.region(op.ifms[k]) for k in reads} for memory in memories]
+                for memory, results in zip(memories, self.host.run(op, given), strict=True):
+                    for position, result in results.items():
+                        target = memory.region(op.ofms[position])
+                        target[...] = result.reshape(target.shape)
             for meaning in meanings:
-                memory.execute(meaning)
-        maps = self.graph.feature_maps.values()
+                for memory in memories:
+                    memory.execute(meaning)
+        return [self._values(memory) for memory in memories]
+
+    def _values(self, memory: _Memory) -> Values:
+        maps = [fm for fm in self.graph.feature_maps.values() if not fm.is_constant]
         tensors = {
-            fm.id: memory.array(fm.id).reshape(fm.shape) for fm in maps if not fm.is_constant
+            fm.id: memory.array(fm.id).reshape(fm.shape) for fm in maps if memory.holds(fm.id)
         }
         outputs = tuple(
             memory.array(number).reshape(self.graph.feature_maps[number].shape)
@@ -71,10 +93,18 @@ def interpret(graph: OpGraph, inputs: Sequence[Array], *, single_rounding: bool 
     return Interpreter(graph, single_rounding=single_rounding).run(inputs)
 
 
-def meanings_of(graph: OpGraph, *, single_rounding: bool) -> list[list[Meaning]]:
-    """Per op of the graph the meanings of its pieces. Raises SimError (see ``Interpreter``)."""
-    found = []
+def meanings_of(
+    graph: OpGraph, *, single_rounding: bool, host: HostOps | None = None
+) -> list[list[Meaning]]:
+    """Per op of the graph the meanings of its pieces. Raises SimError (see ``Interpreter``).
+
+    CPU ops have none where there is a ``host``.
+    """
+    found: list[list[Meaning]] = []
     for op in graph.ops:
+        if op.placement is Placement.CPU and host is not None:
+            found.append([])
+            continue
         first = meaning_of(op, graph.family, single_rounding=single_rounding)
         found.append(
             [Meaning(piece, first.arithmetic, first.after, first.dtype) for piece in pieces_of(op)]
@@ -124,14 +154,18 @@ class _Memory:
                 self._arrays[tensor] = np.zeros(prod(fm.shape), numpy_type(fm.dtype))
         return self._arrays[tensor]
 
+    def holds(self, tensor: int) -> bool:
+        """True if the map has been read or written."""
+        return self._same.get(tensor, tensor) in self._arrays
+
     def execute(self, meaning: Meaning) -> None:
         """Run one kernel on whole tensors."""
         op = meaning.op
-        result = compute(meaning, [self._region(access) for access in op.ifms])
-        target = self._region(op.final_ofm)
+        result = compute(meaning, [self.region(access) for access in op.ifms])
+        target = self.region(op.final_ofm)
         target[...] = result.reshape(target.shape)
 
-    def _region(self, access: Access) -> Array:
+    def region(self, access: Access) -> Array:
         """A writable view (n, h, w, c) of what an access touches."""
         return region_of(self.array(access.tensor), access)
 

@@ -18,11 +18,18 @@ from npusched.sim.kernels.arrays import Array
 class Reference:
     """One model in LiteRT's interpreter.
 
-    ``keeps_all``: values of all tensors stay readable, not only those of the outputs. Raises
-    SimError if LiteRT is not installed or cannot run the model.
+    ``keeps_all``: values of all tensors stay readable, not only those of the outputs. ``shapes``:
+    of inputs, by tensor index, where they may differ from the file's. Raises SimError if LiteRT is
+    not installed or cannot run the model.
     """
 
-    def __init__(self, content: bytes, *, keeps_all: bool = False) -> None:
+    def __init__(
+        self,
+        content: bytes,
+        *,
+        keeps_all: bool = False,
+        shapes: Mapping[int, tuple[int, ...]] | None = None,
+    ) -> None:
         interpreter, resolvers = _litert()
         try:
             self._interpreter = interpreter(
@@ -31,6 +38,10 @@ class Reference:
                 experimental_preserve_all_tensors=keeps_all,
                 num_threads=1,
             )
+            for given in self._interpreter.get_input_details():
+                wanted = (shapes or {}).get(given["index"], tuple(given["shape"]))
+                if wanted != tuple(given["shape"]):
+                    self._interpreter.resize_tensor_input(given["index"], wanted)
             self._interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
             raise _cannot_run(error) from None
@@ -68,6 +79,7 @@ def _litert() -> tuple[Any, Any]:
             "the reference kernels are not installed",
             "no module ai_edge_litert in this Python environment",
             'install them: pip install "npusched[prove]"',
+            missing="ai_edge_litert",
         ) from None
     return Interpreter, OpResolverType
 
@@ -92,10 +104,11 @@ def run_reference(
     """Run a model on each input of a batch (see ``reference.reference_values``)."""
     reference: Reference | None = None
     count = max((len(values) for values in inputs.values()), default=1)
+    shapes = {index: values.shape[1:] for index, values in inputs.items()}
     found: dict[int, list[Array]] = {index: [] for index in wanted}
     for number in range(count):
         if reference is None or is_stateful:
-            reference = Reference(content, keeps_all=keeps_all)
+            reference = Reference(content, keeps_all=keeps_all, shapes=shapes)
         reference.run({index: values[number % len(values)] for index, values in inputs.items()})
         for index in wanted:
             value = reference.value(index)

@@ -125,11 +125,16 @@ def meaning_of(op: ScheduledOp, family: Family | None, *, single_rounding: bool 
 
 
 def numpy_type(dtype: DataType) -> np.dtype[np.generic]:
-    """Return how elements are stored. Raises SimError for types that the NPU does not have."""
+    """Return how elements are stored. Raises SimError for types that memories do not hold.
+
+    Floats are those of CPU ops.
+    """
     if dtype is DataType.BOOL:
         return np.dtype(np.int8)
+    if dtype.label in ("float16", "float32", "float64"):
+        return np.dtype(dtype.label)
     if not dtype.is_integer or dtype.bits < 8:
-        raise SimError(f"cannot compute with {dtype.label}", "it is no type of the NPU")
+        raise SimError(f"cannot store {dtype.label} values", "neither NPU nor simulator has them")
     return np.dtype(dtype.label)
 
 
@@ -137,7 +142,11 @@ def numpy_type(dtype: DataType) -> np.dtype[np.generic]:
 
 
 def _refuse(op: ScheduledOp, why: str) -> SimError:
-    return SimError(f"cannot execute op {op.id}, {op.kind.value} {op.name!r}", why)
+    return SimError(
+        f"cannot execute op {op.id}, {op.kind.value} {op.name!r}",
+        why,
+        "a model with such an op can be planned, but its plan cannot be proved on this target",
+    )
 
 
 def _refuse_unknown(op: ScheduledOp) -> None:

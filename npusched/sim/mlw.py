@@ -10,6 +10,7 @@ found one chunk at a time; everything else is done for all symbols of a slice at
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,7 @@ _MAX_VALUE = 512
 
 _POPULATION = bytes(value.bit_count() for value in range(1 << _WINDOW_BITS))
 _LANES = np.arange(_CHUNK)
+_COUNTED = np.arange(_MAX_VALUE, dtype=np.int64)
 
 
 def decode_mlw(stream: bytes) -> Int16Array:
@@ -87,17 +89,14 @@ def _windows(stream: bytes) -> npt.NDArray[np.uint16]:
 
 @dataclass(frozen=True, slots=True)
 class _Palette:
-    """Values of small codes; larger codes count on from ``offset``. ``bits`` of raw values."""
+    """Values of small codes; larger codes count on from an offset. ``index_bits`` of raw codes.
 
-    values: _Ints
-    offset: int
-    bits: int
+    ``signed``: the weight of every code.
+    """
+
+    signed: _Ints
+    index_bits: int
     has_zero_runs: bool
-
-    @property
-    def index_bits(self) -> int:
-        """Bits of an uncompressed symbol."""
-        return int(len(self.values) - 1).bit_length() if len(self.values) else self.bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,10 @@ def _read_palette(view: memoryview, position: int, has_zero_runs: bool) -> tuple
     position += 13
     mask = (1 << bits) - 1
     coded = [view[position + i * bits] & mask for i in range(size)]
-    return _Palette(np.array(coded, np.int64), offset, bits, has_zero_runs), position + size * bits
+    table = np.concatenate([np.array(coded, np.int64), _COUNTED + offset])
+    signed = np.where(table & 1, -(table >> 1), table >> 1)
+    index_bits = (size - 1).bit_length() if size else bits
+    return _Palette(signed, index_bits, has_zero_runs), position + size * bits
 
 
 def _read_slice(
@@ -183,9 +185,7 @@ def _read_slice(
     )
     if codes.size and int(codes.max()) >= _MAX_VALUE:
         raise _damaged(f"coded weight {int(codes.max())} has more than 9 bits")
-    table = np.concatenate([palette.values, np.arange(_MAX_VALUE, dtype=np.int64) + palette.offset])
-    signed = np.where(table & 1, -(table >> 1), table >> 1)
-    values = signed[codes]
+    values = palette.signed[codes]
     if not header.has_zero_runs:
         return values, position
     zeros = _symbols(
@@ -214,6 +214,12 @@ class _Chunks:
     symbols: list[int]
 
 
+def _appenders(found: _Chunks) -> tuple[Callable[[int], None], ...]:
+    """The ``append`` of each list, in order of the fields: the walks below are hot."""
+    lists = (found.unary, found.second, found.remainders, found.symbols)
+    return tuple(each.append for each in lists)
+
+
 def _find_chunks(view: memoryview, position: int, header: _Header) -> tuple[_Chunks, _Chunks, int]:
     """Walk the chunks of a slice. Remainders of a chunk stand behind the unary part of the next."""
     weights = _Chunks([], [], [], [])
@@ -233,12 +239,7 @@ def _walk_weights(view: memoryview, position: int, header: _Header, found: _Chun
     """Walk a slice without zero runs; return the position behind it."""
     population = _POPULATION
     bits, wanted, truncated = header.remainder_bits, header.weights, header.truncated
-    unary, second, remainders, symbols = (
-        found.unary.append,
-        found.second.append,
-        found.remainders.append,
-        found.symbols.append,
-    )
+    unary, second, remainders, symbols = _appenders(found)
     done, previous = 0, -1
     while done < wanted:
         unary(position)
@@ -276,6 +277,8 @@ def _walk_both(
     zero_lanes = 12 if zero_bits < 3 else 8
     zero_mask = (1 << zero_lanes) - 1
     raw_lanes = 8 if uncompressed and bits > 5 else _CHUNK
+    unary, second, remainders, symbols = _appenders(weights)
+    zeros_unary, _, zeros_remainders, zeros_symbols = _appenders(zeros)
     done = zeros_done = 0
     pending = zeros_pending = -1
     while True:
@@ -286,31 +289,31 @@ def _walk_both(
         if takes_weights and not uncompressed:
             position += _CHUNK
         if takes_zeros:
-            zeros.unary.append(position)
+            zeros_unary(position)
             zeros_count = zero_lanes - population[view[position] & zero_mask]
             position += zero_lanes
         if takes_weights:
             count = raw_lanes
-            weights.unary.append(first)
-            weights.second.append(position)
+            unary(first)
+            second(position)
             if not uncompressed:
                 ones = population[view[first]]
                 if not truncated:
                     count -= population[view[position] & ((1 << ones) - 1)]
                 position += ones
-            weights.symbols.append(count)
+            symbols(count)
         if pending >= 0:
-            weights.remainders.append(position)
+            remainders(position)
             position += pending * bits
         if zeros_pending >= 0:
-            zeros.remainders.append(position)
+            zeros_remainders(position)
             position += zeros_pending * zero_bits
         pending = zeros_pending = -1
         if takes_weights:
             pending = min(count, wanted - done)
             done += count
         if takes_zeros:
-            zeros.symbols.append(zeros_count)
+            zeros_symbols(zeros_count)
             zeros_pending = min(zeros_count, zeros_wanted - zeros_done)
             zeros_done += zeros_count
         if not takes_weights and not takes_zeros:
@@ -341,7 +344,8 @@ def _symbols(
         else:
             ends = np.flatnonzero(steps < (1 if form == "unary" else 2))
             total = np.cumsum(steps)[ends]
-            quotients = np.diff(total, prepend=0)
+            quotients = total.copy()
+            quotients[1:] -= total[:-1]
     quotients = quotients[:wanted]
     if len(quotients) < wanted:
         raise _damaged(f"a slice holds {len(quotients)} of {wanted} symbols")

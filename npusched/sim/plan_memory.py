@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from npusched.errors import SimError
+from npusched.errors import PlanError
 from npusched.graph.types import BRICK_CHANNELS, Access, Layout
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.meaning import numpy_type
@@ -62,7 +62,7 @@ class ByteMemory:
     def read(self, place: Place, access: Access, rows: tuple[int, int] | None = None) -> Array:
         """The stored values (n, rows, w, c) of an access; ``rows`` of it, None = all.
 
-        Raises SimError for bytes outside the memory or the buffer, and (checked) for values that
+        Raises PlanError for bytes outside the memory or the buffer, and (checked) for values that
         the buffer does not hold.
         """
         numbers = self._rows(place, access, rows)
@@ -94,12 +94,12 @@ class ByteMemory:
         self.tags[part] = _tag(place, 0)
 
     def check_claim(self, place: Place) -> None:
-        """Refuse a place whose mark is damaged: something else was written there (SimError)."""
+        """Refuse a place whose mark is damaged: something else was written there (PlanError)."""
         part = slice(place.offset_bytes, place.end_bytes)
         damaged = np.flatnonzero(self.tags[part] != _tag(place, 0))
         if place.end_bytes > self.size_bytes or len(damaged):
             where = int(damaged[0]) if len(damaged) else self.size_bytes - place.offset_bytes
-            raise SimError(
+            raise PlanError(
                 f"{place.name} are overwritten while they are needed",
                 f"byte {where} of {place.size_bytes} at {place.offset_bytes} of {place.memory}",
             )
@@ -110,7 +110,7 @@ class ByteMemory:
         """The rows that are touched at once (checked: no more than the place has)."""
         numbers = _row_numbers(access, rows)
         if self.is_checked and 0 < place.rolling_rows < len(numbers):
-            raise SimError(
+            raise PlanError(
                 f"{len(numbers)} rows of {place.name!r} are touched at once",
                 f"its rolling buffer has {place.rolling_rows}",
             )
@@ -126,7 +126,7 @@ class ByteMemory:
         held = f"its row {row}" if number == place.number else f"what buffer {number} wrote"
         if tags[first] == _EMPTY:
             held = "nothing"
-        raise SimError(
+        raise PlanError(
             f"row {int(rows[first[1]])} of {place.name!r} is not where it should be",
             f"its place in {place.memory} holds {held}",
         )
@@ -142,7 +142,7 @@ class ByteMemory:
         used = int(np.prod(shape)) * dtype.itemsize
         end = place.offset_bytes + used
         if used > place.size_bytes or end > self.size_bytes or place.offset_bytes < 0:
-            raise SimError(
+            raise PlanError(
                 f"{place.name!r} does not fit its place",
                 f"{used} bytes at {place.offset_bytes} of {place.memory}, "
                 f"where {place.size_bytes} of {self.size_bytes} bytes are its own",

@@ -180,13 +180,15 @@ def machine_of(stream: Stream) -> Machine:
     )
 
 
-def load(stream: Stream, regions: Sequence[Region]) -> Program:
+def load(stream: Stream, regions: Sequence[Region], *, resolves_constants: bool = True) -> Program:
     """Resolve a stream over its memories.
 
-    Raises SimError, naming the op, for states that are not modelled, addresses outside a region,
-    writes to constants, and weights, scales or tables that are not constants.
+    ``resolves_constants``: decode weights, scales and tables; without them a program can be counted
+    but not run. Raises SimError, naming the op, for states that are not modelled, addresses outside
+    a region, writes to constants, and weights, scales or tables that are not constants.
     """
-    loader = _Loader(machine_of(stream), {region.index: region for region in regions})
+    by_index = {region.index: region for region in regions}
+    loader = _Loader(machine_of(stream), by_index, has_constants=resolves_constants)
     return _load(stream, loader)
 
 

@@ -6,7 +6,7 @@ of variables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -14,8 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from npusched.errors import SimError
-from npusched.ir import Op, OpKind, Subgraph
-from npusched.ir.options import VarHandleOptions
+from npusched.ir import Op, Subgraph
 from npusched.sim.container import (
     SCRATCH,
     SCRATCH_FAST,
@@ -26,28 +25,15 @@ from npusched.sim.container import (
     run_operator,
 )
 from npusched.sim.execute import new_memories
+from npusched.sim.host import HostGroup, check_variables, host_group, run_host
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.program import LoadedKernel, Program
-from npusched.sim.reference import random_inputs, reference_values
+from npusched.sim.reference import random_inputs
 from npusched.tflite.decode import decode
-from npusched.tflite.encode import encode
 from npusched.tflite.records import Record
 
 Watcher: TypeAlias = Callable[[int, LoadedKernel, Array], None]
 """Called behind each kernel: number of the NPU operator, the kernel, what it wrote."""
-
-_STATEFUL = frozenset({OpKind.VAR_HANDLE, OpKind.CALL_ONCE})
-
-
-@dataclass(frozen=True, slots=True)
-class HostGroup:
-    """Consecutive ops that stay on the host, as a model of their own."""
-
-    ops: tuple[int, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    content: bytes
-    is_stateful: bool
 
 
 @dataclass(frozen=True)
@@ -85,7 +71,7 @@ class Executable:
         kept: dict[int, Array] = {}
         for step in self.steps:
             if isinstance(step, HostGroup):
-                values.update(_run_host(step, values))
+                values.update(run_host(step, values))
                 continue
             operator, program = self.file.operators[step], self.programs[step]
             given = _given(operator, values)
@@ -187,22 +173,6 @@ def draw_inputs(executable: Executable, count: int, seed: int) -> dict[int, Arra
     return random_inputs(executable.graph, count, seed)
 
 
-def _run_host(group: HostGroup, values: Mapping[int, Array]) -> dict[int, Array]:
-    """Run host ops on each element of the batch."""
-    count = max((len(array) for array in values.values()), default=1)
-    given = {
-        index: np.broadcast_to(values[index], (count, *values[index].shape[1:]))
-        for index in group.inputs
-    }
-    found = reference_values(group.content, given, group.outputs, is_stateful=group.is_stateful)
-    missing = [index for index in group.outputs if index not in found]
-    if missing:
-        raise SimError("LiteRT gave no values", f"tensor {missing[0]} of a host op")
-    return {
-        index: np.broadcast_to(array, (count, *array.shape[1:])) for index, array in found.items()
-    }
-
-
 def _steps(file: CompiledFile, content: bytes) -> tuple[HostGroup | int, ...]:
     """Split the main subgraph at its NPU operators."""
     graph = file.model.subgraphs[0]
@@ -220,84 +190,10 @@ def _steps(file: CompiledFile, content: bytes) -> tuple[HostGroup | int, ...]:
             continue
         if pending:
             root = root or decode(content)
-            steps.append(_group(root, graph, pending))
+            steps.append(host_group(root, graph, pending))
             pending = []
         steps.append(numbers[op.index])
     if pending:
-        steps.append(_group(root or decode(content), graph, pending))
-    _check_variables(graph, [step for step in steps if isinstance(step, HostGroup)])
+        steps.append(host_group(root or decode(content), graph, pending))
+    check_variables(graph, [step for step in steps if isinstance(step, HostGroup)])
     return tuple(steps)
-
-
-def _check_variables(graph: Subgraph, groups: Sequence[HostGroup]) -> None:
-    """Refuse variables that one host group sets and a later one reads: each starts afresh."""
-    names = {
-        op.outputs[0]: op.options.shared_name
-        for op in graph.ops
-        if isinstance(op.options, VarHandleOptions) and op.outputs
-    }
-    assigned: set[str] = set()
-    for group in groups:
-        ops = [graph.ops[index] for index in group.ops]
-        read = {names.get(op.inputs[0]) for op in ops if op.kind is OpKind.READ_VARIABLE}
-        crossing = sorted(name for name in assigned if name in read)
-        if crossing:
-            raise SimError(
-                "cannot run the compiled file",
-                f"variable {crossing[0]} is set before an NPU operator and read behind it",
-            )
-        assigned |= {names.get(op.inputs[0], "") for op in ops if op.kind is OpKind.ASSIGN_VARIABLE}
-
-
-def _group(root: Record, graph: Subgraph, ops: Sequence[Op]) -> HostGroup:
-    """Cut host ops out as a model: what they need from outside becomes an input.
-
-    Handles of variables are no values: the ops that make them are copied into each group, behind
-    the calls that set variables up (Vela may place those behind the first reads).
-    """
-    handles = {
-        index: op for op in graph.ops if op.kind is OpKind.VAR_HANDLE for index in op.outputs
-    }
-    needed = {handles[i].index: handles[i] for op in ops for i in op.inputs if i in handles}
-    if needed:
-        needed.update({op.index: op for op in graph.ops if op.kind is OpKind.CALL_ONCE})
-    ops = sorted(
-        {**{op.index: op for op in ops}, **needed}.values(),
-        key=lambda op: (op.kind is not OpKind.CALL_ONCE, op.index),
-    )
-    inside = {op.index for op in ops}
-    made = {index for op in ops for index in op.outputs if index >= 0}
-    elsewhere = {
-        index for op in graph.ops if op.index not in inside for index in op.outputs if index >= 0
-    }.union(graph.inputs)
-    read = dict.fromkeys(
-        index for op in ops for index in op.inputs if index in elsewhere and index not in made
-    )
-    wanted = {index for op in graph.ops if op.index not in inside for index in op.inputs}.union(
-        graph.outputs
-    )
-    outputs = tuple(sorted((made & wanted) - set(handles)))
-    record = root.records("subgraphs")[0]
-    records = record.records("operators")
-    cut = Record(
-        record.table,
-        {
-            **record.values,
-            "operators": tuple(records[op.index] for op in ops),
-            "inputs": tuple(read),
-            "outputs": outputs,
-        },
-    )
-    values = {
-        key: value
-        for key, value in root.values.items()
-        if key not in ("signature_defs", "metadata", "metadata_buffer")
-    }
-    values["subgraphs"] = (cut, *root.records("subgraphs")[1:])
-    return HostGroup(
-        ops=tuple(op.index for op in ops),
-        inputs=tuple(read),
-        outputs=outputs,
-        content=encode(Record(root.table, values)),
-        is_stateful=any(op.kind in _STATEFUL for op in graph.ops),
-    )

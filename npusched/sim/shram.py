@@ -7,7 +7,7 @@ the tables. Banks are given out in granules that depend on the data width (VELA_
 from __future__ import annotations
 
 from npusched.graph.types import Upscale
-from npusched.hardware.target import AcceleratorU55
+from npusched.hardware.target import AcceleratorU55, Block
 from npusched.sim.hazards import Hazard, HazardKind
 from npusched.sim.program import LUT_BYTES, LoadedKernel, Program
 from npusched.sim.state import KernelState
@@ -80,20 +80,25 @@ def _misfit(kernel: LoadedKernel, accelerator: AcceleratorU55) -> str:
 
 def ifm_banks(state: KernelState, accelerator: AcceleratorU55) -> int:
     """Return the banks of two IFM blocks."""
-    granules, ublock = accelerator.bank_granules, accelerator.ifm_ublock
-    size = state.ifm.dtype.itemsize
+    granules, size = accelerator.bank_granules, state.ifm.dtype.itemsize
     elementwise = state.kind is StreamOpKind.ELEMENTWISE
     granule = {
         1: granules.ifm8_elementwise if elementwise else granules.ifm8,
         2: granules.ifm16_elementwise if elementwise else granules.ifm16,
         4: granules.ifm32,
     }[size]
-    window = state.window
+    block = ifm_block(state, accelerator)
+    bytes_ = block.h * block.w * _round_up(block.c * size, 8)
+    return _round_up(2 * -(-bytes_ // BANK_BYTES), granule)
+
+
+def ifm_block(state: KernelState, accelerator: AcceleratorU55) -> Block:
+    """Return the IFM block that feeds an OFM block (rows, columns, channels)."""
+    window, ublock = state.window, accelerator.ifm_ublock
     oh = _round_up(state.block.h, accelerator.ofm_ublock.h)
     h = _extent(oh, window.stride_h, window.dilated_h, state.upscale, ublock.h)
     w = _extent(state.block.w, window.stride_w, window.dilated_w, state.upscale, ublock.w)
-    bytes_ = h * w * _round_up(_ifm_depth(state) * size, 8)
-    return _round_up(2 * -(-bytes_ // BANK_BYTES), granule)
+    return Block(h, w, _ifm_depth(state))
 
 
 def _ifm_depth(state: KernelState) -> int:

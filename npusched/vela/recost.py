@@ -2,8 +2,9 @@
 
 Vela's report costs a cascaded op on its whole result with the stripe's block (VELA_SPEC §8.1).
 ``recost`` costs every stripe on its own, with the memories' physical bandwidths, so that Vela's
-schedule and our plans stand on one basis. DMA hides under what Vela says it hides under
-(VELA_SPEC_2 §5); inside a cascade it hides under nothing, as in our plans (PLANNER §10).
+schedule and our plans stand on one basis. DMA hides under the row before, as long as that runs
+where its maps really lie (Vela lends the cycles of scheduling time, when all are in the arena);
+inside a cascade it hides under nothing, as in our plans (PLANNER §10).
 """
 
 from __future__ import annotations
@@ -110,16 +111,15 @@ def recost(
     target: Target,
     op: CostOp,
     row: VelaRow,
-    previous: VelaRow | None,
+    slack: int,
     stripes: Sizes,
     slices: SliceSizes | None,
 ) -> KernelCost:
     """Cost of a row as Vela schedules it, in stripes, with physical bandwidths.
 
     ``op`` describes the whole op (ours or the row's own), ``stripes`` its distinct stripes; a row
-    outside cascades runs whole. ``previous`` lends its time to DMA.
+    outside cascades runs whole. ``slack``: cycles that the row before lends (``lent_cycles``).
     """
-    slack = 0 if previous is None else row_slack(target, previous, basis=Basis.PHYSICAL)
     tally = Tally()
     if row.cascade == 0:
         staging = None
@@ -141,6 +141,26 @@ def recost(
         read=tally.read,
         written=tally.written,
         score=0.0,
+    )
+
+
+def lent_cycles(target: Target, row: VelaRow, cost: KernelCost) -> int:
+    """Cycles of a recosted row that hide the next row's DMA, as segments of our plans lend them.
+
+    All of them, without a copy of its own that nothing hides; the last slice of staged weights;
+    of a cascade the last op alone, because Vela starts the copy there. CPU ops and copies that
+    Vela inserts lend none.
+    """
+    if row.op.kind is KernelKind.CPU:
+        return 0
+    if row.cascade or row.is_input_copy or (row.staged and (row.slices > 1 or row.pre_buffered)):
+        return row_slack(target, row, basis=Basis.PHYSICAL)
+    if not row.staged:
+        return cost.cycles
+    size = row.weights.total
+    basis, source, destination = Basis.PHYSICAL, target.const, target.cache
+    return cost.cycles - dma_cycles(
+        target, size, source=source, destination=destination, basis=basis
     )
 
 
@@ -243,13 +263,14 @@ def recost_rows(
     """``recost`` of every row on the NPU by id, from the rows alone (no graph of ours)."""
     found = {}
     stripes = _stripes_of(rows)
-    previous: VelaRow | None = None
+    slack = 0
     for row in rows:
-        if row.op.kind is not KernelKind.CPU:
-            found[row.id] = recost(
-                target, row.op, row, previous, stripes.get(row.id, ()), slices.get(row.id)
-            )
-        previous = row
+        if row.op.kind is KernelKind.CPU:
+            slack = 0
+            continue
+        sizes = stripes.get(row.id, ())
+        cost = found[row.id] = recost(target, row.op, row, slack, sizes, slices.get(row.id))
+        slack = lent_cycles(target, row, cost)
     return found
 
 

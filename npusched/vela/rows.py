@@ -80,6 +80,11 @@ class VelaRow(msgspec.Struct, frozen=True, kw_only=True):
     est_cycles: int
 
     @property
+    def is_input_copy(self) -> bool:
+        """True for a copy that Vela inserted to stage a graph input."""
+        return self.name.startswith(_INPUT_COPY)
+
+    @property
     def slices(self) -> int:
         """Number of depth slices."""
         return max(len(self.depth_slices) - 1, 1)
@@ -110,7 +115,7 @@ def row_slack(target: Target, row: VelaRow, *, basis: Basis = Basis.VELA) -> int
     Not covered: if Vela staged the weights of a cascade's last op for a while and then left them
     where they are, it lends cycles with its biases in the staging memory. No fact tells.
     """
-    is_copy = row.name.startswith(_INPUT_COPY)
+    is_copy = row.is_input_copy
     if row.block is None or (is_copy and row.cascade == 0):
         return 0
     if row.staged:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from npusched.cost.adapt import cost_op
-from npusched.cost.types import CostOp, WeightBytes
+from npusched.cost.types import Basis, CostOp, WeightBytes
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
 from npusched.hardware.target import MemoryKind, Target
@@ -42,9 +42,9 @@ from npusched.vela.match import Matching, Stray, match_ops
 from npusched.vela.placing import Cut, Located, locate
 from npusched.vela.reader import read_ops, read_tensors
 from npusched.vela.records import VelaOp, VelaTensor
-from npusched.vela.recost import SliceSizes, cascade_stripes, recost, slice_sizes
+from npusched.vela.recost import SliceSizes, cascade_stripes, lent_cycles, recost, slice_sizes
 from npusched.vela.result import VelaResult
-from npusched.vela.rows import VelaRow, read_rows
+from npusched.vela.rows import VelaRow, read_rows, row_slack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def read_schedule(result: VelaResult, model: Model, graph: OpGraph, target: Targ
     )
 
 
-def from_vela(schedule: VelaSchedule) -> Plan | Unmatched:
+def from_vela(schedule: VelaSchedule, objective: Objective | None = None) -> Plan | Unmatched:
     """Return Vela's schedule as a plan, costed like our plans, or what does not match."""
     matching = schedule.matching
     if not matching.is_complete:
@@ -117,7 +117,7 @@ def from_vela(schedule: VelaSchedule) -> Plan | Unmatched:
     located = locate(schedule.graph, schedule.target, matching, schedule.tensors, cuts)
     if located.missing:
         return Unmatched(ops=(), reasons=located.missing)
-    return _Build(schedule, cuts, located).plan()
+    return _Build(schedule, cuts, located, objective or Objective()).plan()
 
 
 def _cut(schedule: VelaSchedule) -> list[Cut]:
@@ -156,12 +156,16 @@ def _height(schedule: VelaSchedule, v: int) -> int:
 class _Build:
     """Assembles the plan of a schedule whose buffers have all been found."""
 
-    def __init__(self, schedule: VelaSchedule, cuts: Sequence[Cut], located: Located) -> None:
+    def __init__(
+        self, schedule: VelaSchedule, cuts: Sequence[Cut], located: Located, objective: Objective
+    ) -> None:
         self.schedule, self.cuts, self.located = schedule, cuts, located
         self.graph, self.target = schedule.graph, schedule.target
         self.before = schedule.previous()
+        self.lent: dict[int, int] = {}
         sizes = WeightBytes(exact=True)
-        self.kernels = Kernels(self.graph, self.target, lambda *_: sizes, Objective())
+        self.objective = objective
+        self.kernels = Kernels(self.graph, self.target, lambda *_: sizes, objective)
 
     def plan(self) -> Plan:
         """The plan; its peak is Vela's own high-water mark."""
@@ -199,11 +203,11 @@ class _Build:
 
     def _segment(self, index: int, cut: Cut) -> Segment:
         stripes = _stripes(self.schedule, cut)
+        copies = tuple(self._copy(row, cut.ops[0]) for row in cut.copies)
         runs = [
             self._run(index, v, rows, sizes)
             for v, (rows, sizes) in zip(cut.ops, stripes, strict=True)
         ]
-        copies = tuple(self._copy(row, cut.ops[0]) for row in cut.copies)
         last = self.graph.ops[cut.ops[-1]]
         height = stripes[-1][0]
         return Segment(
@@ -225,22 +229,25 @@ class _Build:
             return self._op_run(v, rows, 1, None, False, cost, "cpu")
         places = self._places(index, v)
         pieces = [self.schedule.rows[row.id] for row in self.schedule.matching.rows[v]]
-        parts = [
-            recost(
-                self.target,
-                self._cost_op(v, places, row),
-                row,
-                self.before.get(row.id),
-                sizes,
-                self.schedule.slices.get(row.id),
-            )
-            for row in pieces
-        ]
+        parts = [self._recost(self._cost_op(v, places, row), row, sizes) for row in pieces]
         cost = parts[0] if len(parts) == 1 else _sum(parts)
         bound_by = "mac" if cost.block is None else self.kernels.bound_by(v, places, cost)
         count = sum(number for _, _, number in sizes) * op.count
         staged = next((row for row in pieces if row.staged), pieces[0])
         return self._op_run(v, rows, count, staged, pieces[0].pre_buffered, cost, bound_by)
+
+    def _recost(self, op: CostOp, row: VelaRow, sizes: Sizes) -> KernelCost:
+        """Cost of a row after the one before it (which lends what Vela says if it is costed later).
+
+        Rows are costed in the order of our ops.
+        """
+        before = self.before.get(row.id)
+        slack = 0
+        if before is not None:
+            slack = self.lent.get(before.id, row_slack(self.target, before, basis=Basis.PHYSICAL))
+        cost = recost(self.target, op, row, slack, sizes, self.schedule.slices.get(row.id))
+        self.lent[row.id] = lent_cycles(self.target, row, cost)
+        return cost
 
     def _op_run(
         self,
@@ -301,7 +308,7 @@ class _Build:
     def _copy(self, op: VelaOp, reader: int) -> Copy:
         """An inserted copy is a kernel of its own: it reads the arena and writes the cache."""
         row = self.schedule.rows[op.id]
-        cost = recost(self.target, row.op, row, self.before.get(row.id), (), None)
+        cost = self._recost(row.op, row, ())
         amounts = self.kernels.amounts(cost)
         tensor = self.graph.ops[reader].ifms[0].tensor
         written = amounts.written_to(self.target.roles.cache)
@@ -315,7 +322,7 @@ class _Build:
 
     def _score(self, amounts: Amounts) -> float:
         off_chip = (MemoryKind.DRAM, MemoryKind.OFF_CHIP_FLASH)
-        return Objective().score(
+        return self.objective.score(
             cycles=amounts.npu_cycles
             + amounts.cpu_cycles * self.target.clock_hz / self.target.cpu.clock_hz,
             offchip_bytes=sum(

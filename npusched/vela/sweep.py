@@ -151,31 +151,33 @@ def sweep(
 
     ``arena_range``: smallest and largest limit in bytes, moved to the grid (default: from 16 to
     where nothing changes any more, per variant). ``features``: sets of features to switch off
-    together. ``base`` gives all other options. ``max_compiles`` bounds the compilations; the widest
-    gaps are closed first. Raises VelaError if Vela is not installed or every compilation fails,
-    TargetError for a target without NPU, ValueError for an empty range.
+    together. ``base`` gives all other options. ``max_compiles`` bounds the compilations, shared
+    evenly (what one variant leaves goes to the next); the widest gaps are closed first. Raises
+    VelaError if Vela is not installed or every compilation fails, TargetError for a target without
+    NPU, ValueError for an empty range.
     """
     base = base or VelaOptions()
     low, high = (GRID_BYTES, None) if arena_range is None else _on_grid(*arena_range)
     budget = _Budget(max_compiles)
     variants = []
-    for strategy in optimise:
-        for disabled in features:
-            options = msgspec.structs.replace(
-                base, optimise=strategy, disable=(*base.disable, *disabled), debug_database=True
-            ).canonical()
-            variant = _Variant(
-                lambda asked: compile_model(
-                    content, target, asked, cache=cache, worker=worker, limit_s=limit_s
-                ),
-                target,
-                options,
-                budget,
-                progress,
-            )
-            if budget.allows_another():
-                variant.run(low, high)
-            variants.append(variant)
+    wanted = [(strategy, disabled) for strategy in optimise for disabled in features]
+    for done, (strategy, disabled) in enumerate(wanted):
+        options = msgspec.structs.replace(
+            base, optimise=strategy, disable=(*base.disable, *disabled), debug_database=True
+        ).canonical()
+        variant = _Variant(
+            lambda asked: compile_model(
+                content, target, asked, cache=cache, worker=worker, limit_s=limit_s
+            ),
+            target,
+            options,
+            budget,
+            progress,
+        )
+        budget.share(len(wanted) - done)
+        if budget.allows_another():
+            variant.run(low, high)
+        variants.append(variant)
     points = tuple(point for variant in variants for point in variant.points())
     failures = tuple(failure for variant in variants for failure in variant.failures())
     if not points and failures:
@@ -193,17 +195,23 @@ def sweep(
 class _Budget:
     """Compilations of all variants together, and the distinct results so far."""
 
-    limit: int | None
+    total: int | None
     used: int = 0
+    limit: int | None = None
     is_short: bool = False
     keys: set[str] = field(default_factory=set)
     first_error: VelaError | None = None
 
+    def share(self, variants: int) -> None:
+        """Give the next of so many variants its part of what is left."""
+        if self.total is not None:
+            self.limit = self.used - (self.used - self.total) // variants
+
     def allows_another(self) -> bool:
         """Return True if one more compilation may follow; if not, note that it was wanted."""
-        if self.limit is not None and self.used >= self.limit:
-            self.is_short = True
-        return not self.is_short
+        allowed = self.limit is None or self.used < self.limit
+        self.is_short |= not allowed
+        return allowed
 
 
 @dataclass(slots=True)

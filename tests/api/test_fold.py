@@ -7,12 +7,16 @@ import numpy.typing as npt
 import pytest
 
 from npusched import api
+from npusched.api import folding
+from npusched.api.folding import Deviation
 from npusched.demos import demo
-from npusched.errors import ModelError
+from npusched.errors import ModelError, SimError
 from npusched.graph.fold import fold_batch_norms
 from npusched.hardware import load_target
 from npusched.ir import ActivationKind, OpKind, Subgraph, Tensor
 from npusched.ir.options import ConvOptions
+from npusched.sim import deviation
+from npusched.sim.reference import random_inputs, reference_values
 from npusched.tflite import Builder, read_model
 
 Real = npt.NDArray[np.float64]
@@ -100,6 +104,63 @@ def test_block_becomes_two_calls() -> None:
     assert kinds == ["DEPTHWISE_CONV_2D", "RELU6", "CONV_2D", "RELU6"]
     report = api.plan(result.content, "ethos-u55-128", use_vela=False)
     assert {level.level: level.dispatches for level in report.fusion_levels}["L2"] == 2
+
+
+def test_the_deviation_is_that_of_the_two_files() -> None:
+    """Counted once more from LiteRT's outputs; the sentence has the same figures."""
+    pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
+    content = _net(negative=True)
+    result = api.fold(content, inputs=6, seed=4)
+    graph = read_model(content, "bn").subgraphs[0]
+    drawn = random_inputs(graph, 6, seed=4)
+    a, b = (
+        reference_values(each, drawn, graph.outputs)[graph.outputs[0]].astype(int)
+        for each in (content, result.content)
+    )
+    gap = np.abs(a - b)
+    found = result.deviation
+    assert found is not None
+    assert (found.inputs, found.values) == (6, gap.size)
+    assert found.largest == gap.max() > 0
+    assert found.differing == np.count_nonzero(gap) < gap.size
+    steps = f"{int(gap.max())} step{'' if gap.max() == 1 else 's'}"
+    assert f"outputs differ by at most {steps} in " in result.summary
+    assert f"% of {gap.size:,} values (6 random inputs, measured)" in result.summary
+
+
+def test_equal_outputs_and_floats_have_their_own_sentence() -> None:
+    equal = Deviation(largest=0.0, differing=0, values=4000, inputs=20, is_float=False)
+    assert str(equal) == "outputs are equal in all 4,000 values (20 random inputs, measured)"
+    floats = Deviation(largest=0.25, differing=12, values=4000, inputs=1, is_float=True)
+    assert "by at most 0.25 in 0.3 % of 4,000 values (1 random input, measured)" in str(floats)
+    one = Deviation(largest=1.0, differing=12, values=4000, inputs=20, is_float=False)
+    assert "by at most 1 step in 0.3 %" in str(one)
+
+
+def test_large_models_are_measured_on_fewer_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
+    content = _net()
+    macs = 4 * 4 * 8 * 6
+    monkeypatch.setattr(folding, "MEASURED_MACS", 3 * macs)
+    found = api.fold(content).deviation
+    assert found is not None
+    assert found.inputs == 3
+    monkeypatch.setattr(folding, "MEASURED_MACS", 1)
+    found = api.fold(content).deviation
+    assert found is not None
+    assert found.inputs == 1
+
+
+def test_what_litert_cannot_run_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> object:
+        raise SimError("LiteRT cannot run the model", "no such op")
+
+    monkeypatch.setattr(deviation, "reference_values", fail)
+    result = api.fold(_net())
+    assert result.deviation is None
+    assert result.folded == 1
+    assert "deviation not measured: LiteRT cannot run the model: no such op" in result.summary
+    assert "no inputs were asked for" in api.fold(_net(), inputs=0).summary
 
 
 def test_nothing_to_fold_is_said() -> None:

@@ -54,7 +54,8 @@ def test_fold_writes_a_smaller_model(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(["fold", "demo:block", "-o", str(target)]) == 0
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("folded 2 batch norms")
+    assert shown.err.startswith("folded 2 batch norms; ")
+    assert "measured" in shown.err
     assert run(["plan", str(target), "-c", "ethos-u55-128", "--no-vela"]) == 0
     assert "4 ops" in capsys.readouterr().out
 

@@ -224,12 +224,32 @@ def test_csv_files_alone(
     ran = compared(capfd, [model, *TARGET])
     read = compared(capfd, [model, *TARGET, "--vela-output", str(tmp_path)])
     assert read["totals"]["vela_recosted"] is None
+    assert read["executed"] is None
+    assert "no schedule" in read["not_executed"]
     assert not read["vela"]["is_plan"]
     for name in ("cycles", "npu_cycles", "sram_peak_bytes", "flash_bytes"):
         assert ran["totals"]["vela"][name] == read["totals"]["vela"][name], name
     for one, other in zip(ran["ops"], read["ops"], strict=True):
         for name in ("cycles", "npu_cycles", "memory_cycles", "kernels"):
             assert one["vela"][name] == other["vela"][name]
+
+
+def test_files_without_a_compiled_model(
+    capfd: pytest.CaptureFixture[str], vela_output: Path, tmp_path: Path
+) -> None:
+    """Executed figures are those of a run; without the compiled file their lack is explained."""
+    arguments = [str(vela_output / "chain.tflite"), *TARGET]
+    capfd.readouterr()
+    ran = compared(capfd, arguments)
+    read = compared(capfd, [*arguments, "--vela-output", str(vela_output / "out")])
+    assert ran["executed"] == read["executed"]
+    assert ran["executed"]["kernels"] == 4
+    for path in (vela_output / "out").iterdir():
+        if path.suffix != ".tflite":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    read = compared(capfd, [*arguments, "--vela-output", str(tmp_path)])
+    assert read["executed"] is None
+    assert read["not_executed"] == "there is no compiled file"
 
 
 def test_files_of_another_target_are_noted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import struct
@@ -17,7 +18,7 @@ from npusched.cli.executing import MODES
 from npusched.demos import demo
 from npusched.errors import SimError
 from npusched.hardware import load_target
-from npusched.sim import run as sim_run
+from npusched.sim import host as sim_host
 from npusched.sim.mutate import register_writes
 from npusched.sim.proof import Mode
 from npusched.sim.run import open_compiled
@@ -105,6 +106,25 @@ def test_run_writes_what_the_simulator_gives(
     assert capsys.readouterr().out == ""
 
 
+def test_run_summarises_its_outputs_as_json(
+    capsys: pytest.CaptureFixture[str], chain: Path, tmp_path: Path
+) -> None:
+    """Arrays go to -o; the hash is that of their bytes."""
+    outputs = tmp_path / "out.npz"
+    form = form_of(capsys, ["run", str(chain), "--seed", "3", "-o", str(outputs)])
+    (output,) = form["outputs"]
+    with np.load(outputs) as found:
+        values = found[output["name"]]
+    assert output["shape"] == list(values.shape)
+    assert (output["lowest"], output["highest"]) == (values.min(), values.max())
+    assert output["sha256"] == hashlib.sha256(values.tobytes()).hexdigest()
+    assert (form["seed"], form["npu_operators"]) == (3, 1)
+    assert form == form_of(capsys, ["run", str(chain), "--seed", "3"])
+    both = ["run", str(chain), "-o", "-", "--format", "json"]
+    assert run(both) == 2
+    assert "both write to stdout" in json.loads(capsys.readouterr().out)["error"]["what"]
+
+
 def test_run_draws_inputs_by_seed(capsys: pytest.CaptureFixture[str], chain: Path) -> None:
     shown = []
     for seed in ("0", "0", "1"):
@@ -175,7 +195,7 @@ def test_host_ops_without_litert(
             'install them: pip install "npusched[prove]"',
         )
 
-    monkeypatch.setattr(sim_run, "reference_values", missing)
+    monkeypatch.setattr(sim_host, "reference_values", missing)
     path = tmp_path / "mixed_vela.tflite"
     path.write_bytes(compiled(mixed()))
     assert "npusched[prove]" in fails(capsys, ["run", str(path)], as_json=False)["text"]
@@ -233,6 +253,76 @@ def test_inspect_a_bare_stream(
     assert (bare["host_ops"], bare["totals"]["constant_bytes"]) == ({}, 0)
     path.write_bytes(content[start : start + 100])
     assert "announces" in fails(capsys, ["inspect", str(path)])["why"]
+
+
+def test_inspect_predicts_only_on_its_own_accelerator(
+    capsys: pytest.CaptureFixture[str], chain: Path, tmp_path: Path
+) -> None:
+    """Time needs a target with the stream's accelerator; memories and clock change it."""
+    assert form_of(capsys, ["inspect", str(chain)])["timing"] is None
+    form = form_of(capsys, ["inspect", str(chain), *TARGET])
+    timing = form["timing"]
+    assert timing["basis"] == "predicted"
+    assert "not ops of the host" in timing["covers"]
+    assert timing["cycles"] == max(op["end_cycle"] for op in form["ops"]) > 0
+    assert timing["latency_s"] == timing["cycles"] / timing["clock_hz"]
+    half = form_of(capsys, ["inspect", str(chain), *TARGET, "--clock", "250MHz"])["timing"]
+    assert half["cycles"] == timing["cycles"]
+    assert half["latency_s"] == 2 * timing["latency_s"]
+    slow = form_of(capsys, ["inspect", str(chain), *TARGET, "--derate", "sram=0.1"])["timing"]
+    assert slow["cycles"] > timing["cycles"]
+    other = form_of(capsys, ["inspect", str(chain), "-c", "ethos-u55-256"])
+    assert other["timing"] is None
+    assert "made for ethos-u55-128" in other["untimed"]
+    assert all(op["start_cycle"] is None for op in other["ops"])
+    path = tmp_path / "none.json"
+    arguments = ["inspect", str(chain), "-c", "ethos-u55-256", "--trace", str(path)]
+    assert "trace" in fails(capsys, arguments)["what"]
+    assert not path.exists()
+
+
+def test_inspect_with_a_vela_config(
+    capsys: pytest.CaptureFixture[str], chain: Path, tmp_path: Path
+) -> None:
+    """A vela.ini of the user's says what the memories can do."""
+    text = """[System_Config.Slow]
+core_clock=100e6
+axi0_port=Sram
+axi1_port=OffChipFlash
+Sram_clock_scale=0.125
+OffChipFlash_clock_scale=0.125
+[Memory_Mode.Mine]
+const_mem_area=Axi1
+arena_mem_area=Axi0
+cache_mem_area=Axi0
+"""
+    ini = tmp_path / "slow.ini"
+    ini.write_text(text)
+    options = ["--vela-config", str(ini), "--system-config", "Slow", "--memory-mode", "Mine"]
+    slow = form_of(capsys, ["inspect", str(chain), *TARGET, *options])["timing"]
+    usual = form_of(capsys, ["inspect", str(chain), *TARGET])["timing"]
+    assert (slow["system_config"], slow["memory_mode"], slow["clock_hz"]) == ("Slow", "Mine", 1e8)
+    assert slow["cycles"] > usual["cycles"]
+    for needs in (["--memory-mode", "Sram_Only"], ["--trace", str(tmp_path / "trace.json")]):
+        assert run(["inspect", str(chain), *needs]) == 2
+        assert "--config" in capsys.readouterr().err
+
+
+def test_inspect_writes_a_trace(
+    capsys: pytest.CaptureFixture[str], chain: Path, tmp_path: Path
+) -> None:
+    """Of a file and of its stream alone: the same slices, and the report as without."""
+    content = chain.read_bytes()
+    bare = tmp_path / "stream.bin"
+    bare.write_bytes(content[content.index(b"COP1") :])
+    slices = []
+    for each in (chain, bare):
+        path = tmp_path / f"{each.stem}.json"
+        shown = form_of(capsys, ["inspect", str(each), *TARGET, "--trace", str(path)])
+        assert shown == form_of(capsys, ["inspect", str(each), *TARGET])
+        events = json.loads(path.read_text())["traceEvents"]
+        slices.append([event for event in events if event["ph"] == "X"])
+    assert slices[0] == slices[1] != []
 
 
 @pytest.mark.parametrize("register", [Register.OFM_BASE0, Register.OFM_STRIDE_Y])

@@ -11,6 +11,7 @@ import click
 from npusched.cli.app import app
 from npusched.report.compare_json import COMPARE_SCHEMA_FILE, compare_schema
 from npusched.report.compare_types import CompareReport
+from npusched.report.execution_json import FORMS, form_schema, form_schema_file
 from npusched.report.json_form import SCHEMA_FILE, plan_schema
 from npusched.report.types import PlanReport
 
@@ -42,6 +43,12 @@ eval "$(_NPUSCHED_COMPLETE=bash_source npusched)"
 ```
 """
 
+FORM_ROWS = "\n".join(
+    f"| `{form.command}` | [{form.type.__name__}](#{form.type.__name__.lower()}) | "
+    f"`{form_schema_file(name).name}` |"
+    for name, form in FORMS.items()
+)
+
 JSON_INTRO = f"""# JSON
 
 `npusched plan … --format json` prints one object of type [PlanReport](#planreport). Figures are
@@ -56,6 +63,14 @@ them. Kinds: `model`, `target`, `infeasible` (with `need_bytes`, `have_bytes`, `
 `smallest_feasible_bytes`, `peak`, `levers`), `vela`, `sim` (an execution), `usage`, `internal`.
 
 Shapes are (n, h, w, c). A step is one segment; ranges of steps are half-open.
+
+The other commands print one object, too, each with a schema of its own in
+`npusched/report/schemas/` (in Python `npusched.report.execution_json.form_schema(name)`):
+
+| command | type | schema |
+|---|---|---|
+| `compare` | [CompareReport](compare.md) | `{COMPARE_SCHEMA_FILE.name}` |
+{FORM_ROWS}
 """
 
 
@@ -74,6 +89,11 @@ with our ops, and shows four totals of the same network:
 Hold our plan against `vela_recosted`: Vela's report costs cascaded ops as if they ran whole. CPU
 ops cost Vela nothing; our time for them stands beside. Quirks of Vela's figures that touch the
 model are notes, each with its size; nothing is corrected silently.
+
+What Vela's streams really move is counted from the addresses in the compiled file (U55 and U65, no
+data needed) and stands beside our prediction for the same ops and Vela's estimate: feature maps
+fetched block by block and written, weights read (and how much of that again), weights staged by
+DMA, and the highest byte touched. Where it cannot be counted, `not_executed` says why.
 
 `--vela-output DIR` reads what `vela --output-dir DIR` wrote (3.x to 5.x; with the C++ core's
 `--enable-debug-db` everything is there, from CSV files alone the totals and rows as reported).
@@ -165,6 +185,9 @@ def json_page() -> str:
     """Every published type, in the order in which they are first mentioned."""
     definitions: Any = plan_schema()["$defs"]
     names = _in_order(PlanReport.__name__, definitions)
+    for name, form in FORMS.items():
+        definitions = {**definitions, **dict(form_schema(name)["$defs"])}  # type: ignore[call-overload]
+        names = list(dict.fromkeys([*names, *_in_order(form.type.__name__, definitions)]))
     return "".join([NOTE, JSON_INTRO, *(_type(name, definitions[name]) for name in names)])
 
 

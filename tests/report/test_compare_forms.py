@@ -112,3 +112,31 @@ def test_totals_are_those_of_the_rows(report: CompareReport) -> None:
     assert totals.vela.flash_bytes == totals.vela_compatible.flash_bytes
     assert totals.vela.dram_bytes == totals.vela_compatible.dram_bytes
     assert totals.vela.cpu_cycles == 0
+
+
+def test_executed_figures_stand_beside_the_others(report: CompareReport) -> None:
+    """Staged bytes are exactly Vela's; the U85 is said to be left out."""
+    found, text = report.executed, render_compare_text(report, width=100)
+    if "u85" in report.target.name:
+        assert found is None
+        assert report.not_executed == "streams for Ethos-U85 are not modelled"
+        assert "not counted (streams for Ethos-U85" in text
+        assert "not counted" in render_compare_md(report)
+        return
+    assert found is not None
+    assert report.not_executed == ""
+    assert found.staged_bytes == found.vela_staged_bytes == found.predicted_staged_bytes
+    assert found.dma_bytes >= found.staged_bytes
+    assert found.kernels > 5
+    peak = report.totals.vela.sram_peak_bytes
+    assert peak is not None
+    assert peak - 16 < found.sram_peak_bytes <= peak  # Vela's is aligned to 16
+    for row in found.rows:
+        assert row.once_bytes <= row.read_bytes, row
+        if row.purpose == "weights":
+            assert row.written_bytes == row.vela_written_bytes
+            # Vela costs cascaded ops whole; in stripes their weights are read again.
+            assert row.read_bytes >= row.vela_read_bytes
+            assert report.vela.cascades or row.read_bytes == row.vela_read_bytes
+    assert "executed by Vela's stream" in text
+    assert "| executed by Vela's stream |" in render_compare_md(report)

@@ -8,29 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npusched.cost.types import BlockConfig, WeightBytes
 from npusched.errors import InfeasibleError
-from npusched.graph.build import build_graph
-from npusched.graph.chains import StopKind
+from npusched.graph.chains import stripe_stop
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import ScheduledOp
-from npusched.hardware import Target, load_target
+from npusched.graph.types import Layout
+from npusched.hardware import Target
 from npusched.schedule import Planner, WeightMode, check_plan
+from npusched.schedule.fusing import STRIPED_ALONE
 from npusched.schedule.kernels import Sizes
 from npusched.schedule.rows import Policy, stripe_candidates
 from npusched.schedule.segments import Segments
-from npusched.tflite import Builder, read_model
-
-TARGETS = {
-    "shared": load_target("ethos-u55-128", memory_mode="Shared_Sram"),
-    "dedicated": load_target("ethos-u65-256", memory_mode="Dedicated_Sram_384KB"),
-}
-
-
-def _sizes(op: ScheduledOp, block: BlockConfig) -> WeightBytes:
-    """Any sizes do, as long as they depend on the block."""
-    assert op.weights is not None
-    return WeightBytes(weights=16 * (op.weights.elements // 24 + block.ofm_block.c), scales=10 * 16)
+from npusched.tflite import Builder
+from tests.schedule.networks import TARGETS, branchy, graph_of, sizes
 
 
 @st.composite
@@ -59,11 +48,13 @@ def networks(draw: st.DrawFn) -> bytes:
 def _planner(
     content: bytes, target: Target, *, plain: bool = False, limit: int | None = None
 ) -> Planner:
-    model = read_model(content, "random")
-    assert target.accelerator is not None
-    graph = build_graph(model, target.accelerator.family)
     return Planner.of(
-        graph, target, _sizes, in_place=not plain, staged=not plain, limit_bytes=limit
+        graph_of(content, target),
+        target,
+        sizes,
+        in_place=not plain,
+        staged=not plain,
+        limit_bytes=limit,
     )
 
 
@@ -92,12 +83,23 @@ def brute_force(planner: Planner, budget: float) -> float | None:
 
 
 def _is_segment(graph: OpGraph, i: int, j: int) -> bool:
-    """Nothing but a second reader stops the chain, and every op but the last is read inside."""
-    stops = [graph.stops[v] for v in range(i + 1, j + 1)]
-    read = {a.tensor: v for v in range(i, j + 1) for a in graph.ops[v].reads}
-    return all(stop is None or stop.kind is StopKind.SECOND_CONSUMER for stop in stops) and all(
-        read.get(graph.ops[v].final_ofm.tensor, v) > v for v in range(i, j)
-    )
+    """One op; or ops that can all be striped, each but the last read by a later one inside."""
+    if i == j:
+        return True
+    if any(stripe_stop(graph, graph.ops[v]) not in (None, *STRIPED_ALONE) for v in range(i, j + 1)):
+        return False
+    for v in range(i, j):
+        made = graph.feature_maps[graph.ops[v].final_ofm.tensor]
+        readers = [r for r in graph.readers[made.id] if r <= j]
+        if not readers or graph.writers[made.id] != (v,):
+            return False
+        uses = [a for r in readers for a in graph.ops[r].ifms if a.tensor == made.id]
+        if any(access.is_slice or access.view != made.shape for access in uses):
+            return False
+        kept = made.is_graph_output or graph.readers[made.id][-1] > j
+        if not kept and made.layout is not Layout.NHCWB16:
+            return False
+    return True
 
 
 def _best_part(
@@ -125,10 +127,10 @@ def _best_part(
             for v, mode in zip(range(i, j + 1), modes, strict=True):
                 places = segments.places_of(v, i, j, homes)
                 height = segments.windows[v].ofm_rows
-                sizes: Sizes = ((0, height, 1),)
+                parts: Sizes = ((0, height, 1),)
                 if j > i:
-                    height, sizes = segments.sizes(v, j, rows, policy)
-                score += segments.kernels.run(v, height, sizes, places, mode).score
+                    height, parts = segments.sizes(v, j, rows, policy)
+                score += segments.kernels.run(v, height, parts, places, mode).score
                 if mode is WeightMode.RESIDENT:
                     total = segments.kernels.weights(v, height, places).total
                     size += -(-total // 16) * 16
@@ -137,8 +139,8 @@ def _best_part(
     return best
 
 
-@settings(max_examples=40, deadline=None)
-@given(networks(), st.sampled_from(sorted(TARGETS)), st.floats(0.3, 1.2))
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(networks(), branchy()), st.sampled_from(sorted(TARGETS)), st.floats(0.3, 1.2))
 def test_plan_equals_brute_force(content: bytes, name: str, share: float) -> None:
     planner = _planner(content, TARGETS[name], plain=True)
     graph, target = planner.segments.graph, planner.segments.target
@@ -167,7 +169,7 @@ def test_plan_equals_brute_force(content: bytes, name: str, share: float) -> Non
 
 
 @settings(max_examples=20, deadline=None)
-@given(networks(), st.sampled_from(sorted(TARGETS)))
+@given(st.one_of(networks(), branchy()), st.sampled_from(sorted(TARGETS)))
 def test_more_sram_is_never_worse(content: bytes, name: str) -> None:
     planner = _planner(content, TARGETS[name])
     smallest = planner.smallest_budget_bytes()
@@ -177,7 +179,7 @@ def test_more_sram_is_never_worse(content: bytes, name: str) -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(networks(), st.sampled_from(sorted(TARGETS)), st.integers(0, 8192))
+@given(st.one_of(networks(), branchy()), st.sampled_from(sorted(TARGETS)), st.integers(0, 8192))
 def test_a_limit_changes_no_plan_below_it(content: bytes, name: str, extra: int) -> None:
     planner = _planner(content, TARGETS[name])
     smallest = planner.smallest_budget_bytes()
@@ -190,7 +192,7 @@ def test_a_limit_changes_no_plan_below_it(content: bytes, name: str, extra: int)
 
 
 @settings(max_examples=20, deadline=None)
-@given(networks(), st.sampled_from(sorted(TARGETS)))
+@given(st.one_of(networks(), branchy()), st.sampled_from(sorted(TARGETS)))
 def test_the_named_smallest_budget_works(content: bytes, name: str) -> None:
     planner = _planner(content, TARGETS[name])
     smallest = planner.smallest_budget_bytes()

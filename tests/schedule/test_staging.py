@@ -89,3 +89,35 @@ def test_staging_pays_and_is_checked(target: str) -> None:
         assert plan.objective == pytest.approx(plan.amounts.npu_cycles + 0.1 * moved)
     total = sum(s.amounts.npu_cycles for s in planner.plan(None).segments)
     assert total == planner.plan(None).amounts.npu_cycles
+
+
+def test_a_slice_takes_as_long_as_its_maps_are_far() -> None:
+    """What hides the next copy follows from where maps lie, not from Vela's scheduling time.
+
+    Vela takes every map to be in DRAM then; on that basis ops in SRAM lent more than they last.
+    """
+    planner = _planner("ethos-u65-256")
+    segments = planner.segments
+    staged = segments.staged
+    assert staged is not None
+    tensors = [access.tensor for access in (*segments.graph.ops[2].ifms,)]
+    tensors.append(segments.graph.ops[2].final_ofm.tensor)
+    near = segments.places_of(2, 2, 2, dict.fromkeys(tensors, "sram"))
+    far = segments.places_of(2, 2, 2, dict.fromkeys(tensors, "dram"))
+    for index, way in enumerate(staged.ways(2, near)):
+        assert staged.lag_cycles(2, near, index) < staged.lag_cycles(2, far, index)
+        if way.buffering.prefetched and way.buffering.slices == 1:
+            assert staged.lag_cycles(2, near, index) == staged.hidden(2, near, index).core_cycles
+
+
+def test_memories_do_not_wait_for_a_copy_that_they_have_time_for() -> None:
+    """A copy just before an op adds nothing if a memory is busy for longer than copy and op."""
+    builder = Builder("bound by DRAM")
+    x = builder.input("x", (1, 64, 64, 16), "int8")
+    builder.output(builder.conv2d(x, 16, kernel=(1, 1)))
+    target = load_target("ethos-u65-256")
+    assert target.accelerator is not None
+    graph = build_graph(read_model(builder.build(), "bound"), target.accelerator.family)
+    plan = Planner.of(graph, target, _sizes).plan(None)
+    (run,) = (run for segment in plan.segments for run in segment.runs)
+    assert run.amounts.npu_cycles == max(dict(run.memory_cycles).values())

@@ -32,7 +32,7 @@ def runs_on_npu(graph: OpGraph) -> bool:
 
 def planner_for(content: bytes, config: str) -> Planner:
     """A planner with rough weight sizes (no compilation by Vela)."""
-    return Planner.of(graph_for(content, config), load_target(config), _sizes)
+    return Planner.of(graph_for(content, config), load_target(config), sizes)
 
 
 @lru_cache(maxsize=64)
@@ -44,7 +44,8 @@ def plans_for(content: bytes, config: str) -> tuple[Plan, Plan, Plan]:
     return largest, middle, planner.plan(smallest)
 
 
-def _sizes(op: ScheduledOp, block: BlockConfig) -> WeightBytes:
+def sizes(op: ScheduledOp, block: BlockConfig) -> WeightBytes:
+    """Any sizes do."""
     assert op.weights is not None
     assert block.ofm_block.c > 0
     return WeightBytes(weights=op.weights.elements // 16 * 16, scales=10 * op.weights.shape[0])

@@ -68,7 +68,7 @@ def test_random_plans_agree_with_the_checker(seed: int) -> None:
             assert differing(execute_plan(graph, plan, inputs), values) == []
 
 
-def _network() -> bytes:
+def pyramid() -> bytes:
     builder = Builder("pyramid", seed=2)
     x = builder.input("x", (1, 41, 24, 16), "int8")
     x = builder.conv2d(x, 24, (3, 3), activation="RELU")
@@ -82,7 +82,7 @@ def _network() -> bytes:
 
 def test_one_row_fewer_fails() -> None:
     """Refused by the tags, and without them the values are wrong."""
-    content, config = _network(), "ethos-u55-128"
+    content, config = pyramid(), "ethos-u55-128"
     graph = graph_for(content, config)
     inputs, values = interpreted(content, config)
     tried = 0
@@ -104,7 +104,7 @@ def test_one_row_fewer_fails() -> None:
 
 def test_overlapping_addresses_fail() -> None:
     """Any two buffers that are alive together: refused; most of them also give wrong values."""
-    content, config = _network(), "ethos-u55-128"
+    content, config = pyramid(), "ethos-u55-128"
     graph = graph_for(content, config)
     inputs, values = interpreted(content, config)
     wrong = tried = 0

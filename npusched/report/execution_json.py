@@ -1,0 +1,59 @@
+"""JSON Schemas of ``run``, ``prove``, ``prove --plan``, ``inspect`` and ``plan --frontier``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npusched.report.execution_docs import EXECUTION_DOCS
+from npusched.report.execution_types import (
+    EXECUTION_SCHEMA_VERSION,
+    InspectReport,
+    ProveReport,
+    RunReport,
+)
+from npusched.report.field_docs import FIELD_DOCS
+from npusched.report.frontier_types import FRONTIER_SCHEMA_VERSION, FrontierReport
+from npusched.report.plan_proof_types import PLAN_PROOF_SCHEMA_VERSION, PlanProofReport
+from npusched.report.schema_form import schema_of, text_of
+from npusched.report.types import Published
+
+
+class Form(NamedTuple):
+    """One published form: the command that prints it, its type, and the schema's version."""
+
+    command: str
+    type: type[Published]
+    version: str
+
+
+FORMS: Final = {
+    "frontier": Form("plan --frontier", FrontierReport, FRONTIER_SCHEMA_VERSION),
+    "inspect": Form("inspect", InspectReport, EXECUTION_SCHEMA_VERSION),
+    "prove": Form("prove", ProveReport, EXECUTION_SCHEMA_VERSION),
+    "prove-plan": Form("prove --plan", PlanProofReport, PLAN_PROOF_SCHEMA_VERSION),
+    "run": Form("run", RunReport, EXECUTION_SCHEMA_VERSION),
+}
+"""By name of the schema's file."""
+
+
+def form_schema(name: str) -> dict[str, object]:
+    """Return the JSON Schema (draft 2020-12) of one of ``FORMS``."""
+    form = FORMS[name]
+    return schema_of(
+        form.type,
+        {**FIELD_DOCS, **EXECUTION_DOCS},
+        form=name,
+        version=form.version,
+        title=f"npusched {form.command}",
+    )
+
+
+def form_schema_file(name: str) -> Path:
+    """The schema as shipped; its text is ``form_schema_text``."""
+    return Path(__file__).with_name("schemas") / f"{name}-{FORMS[name].version}.json"
+
+
+def form_schema_text(name: str) -> str:
+    """Return the schema as the text of its file."""
+    return text_of(form_schema(name))

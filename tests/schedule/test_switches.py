@@ -1,0 +1,131 @@
+"""What may be allowed: never worse, checked, computes the same, and leaves other plans alone."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from benchmarks.plan_damage import differing
+from npusched.cli.options import SWITCHES
+from npusched.demos import demo
+from npusched.hardware import load_target
+from npusched.schedule import Plan, Planner, Switch, check_plan
+from npusched.schedule.offchip_limit import offchip_bytes
+from npusched.sim.execute_plan import execute_plan
+from tests.sim.plan_kit import graph_for, interpreted, runs_on_npu, sizes
+from tests.sim.sim_models import corpus_model
+
+CONFIGS = ("ethos-u55-128", "ethos-u65-256")
+DEMOS = ("ds_cnn", "block", "unet")
+
+
+@lru_cache(maxsize=16)
+def _planner(content: bytes, config: str, *switches: Switch) -> Planner:
+    target = load_target(config)
+    return Planner.of(graph_for(content, config), target, sizes, switches=frozenset(switches))
+
+
+def _budgets(planner: Planner) -> list[int]:
+    low, high = planner.smallest_budget_bytes(), planner.plan(None).sram_peak_bytes
+    return [low, (3 * low + high) // 4, (low + high) // 2, high]
+
+
+def _never_worse(content: bytes, config: str, switch: Switch) -> list[Plan]:
+    """Plans with the switch at several budgets; each at least as good as without it."""
+    plain, more = _planner(content, config), _planner(content, config, switch)
+    graph, target = graph_for(content, config), load_target(config)
+    plans = []
+    for budget in _budgets(plain):
+        plan = more.plan(budget)
+        assert check_plan(graph, target, plan) == []
+        assert plan.objective <= plain.plan(budget).objective * (1 + 1e-12)
+        plans.append(plan)
+    assert more.smallest_budget_bytes() <= plain.smallest_budget_bytes()
+    return plans
+
+
+@pytest.mark.parametrize("switch", list(Switch))
+@pytest.mark.parametrize("config", [*CONFIGS, "ethos-u85-256"])
+@pytest.mark.parametrize("name", DEMOS)
+def test_never_worse(name: str, config: str, switch: Switch) -> None:
+    content = demo(name)
+    for plan in _never_worse(content, config, switch):
+        if config in CONFIGS and runs_on_npu(graph_for(content, config)):
+            inputs, values = interpreted(content, config)
+            assert differing(execute_plan(graph_for(content, config), plan, inputs), values) == []
+
+
+@pytest.mark.parametrize("switch", list(Switch))
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("name", ["mlpt_kws", "mlpt_resnet8"])
+def test_never_worse_on_corpus(corpus_dir: Path, name: str, config: str, switch: Switch) -> None:
+    content = corpus_model(corpus_dir, name)
+    inputs, values = interpreted(content, config)
+    for plan in _never_worse(content, config, switch)[::2]:
+        assert differing(execute_plan(graph_for(content, config), plan, inputs), values) == []
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_all_together(config: str) -> None:
+    content = demo("ds_cnn")
+    graph, target = graph_for(content, config), load_target(config)
+    plain, more = _planner(content, config), _planner(content, config, *Switch)
+    inputs, values = interpreted(content, config)
+    for budget in _budgets(plain):
+        plan = more.plan(budget)
+        assert check_plan(graph, target, plan) == []
+        assert plan.objective <= plain.plan(budget).objective
+        assert differing(execute_plan(graph, plan, inputs), values) == []
+        for switch in Switch:
+            assert switch.value.replace("-", " ") in plan.bound.scope
+
+
+def test_the_command_line_knows_all() -> None:
+    assert [switch.value for switch in Switch] == SWITCHES
+
+
+def test_a_staged_input_is_copied_once_and_pays() -> None:
+    content, config = demo("mobilenet"), "ethos-u65-256"
+    graph, target = graph_for(content, config), load_target(config)
+    before = _planner(content, config).plan(128 * 1024)
+    after = _planner(content, config, Switch.STAGED_INPUT).plan(128 * 1024)
+    assert after.objective < 0.7 * before.objective
+    (copy,) = after.segments[0].copies
+    assert (copy.tensor, copy.source, copy.destination) == (*graph.inputs, "dram", "sram")
+    assert not any(segment.copies for segment in after.segments[1:])
+    assert dict(after.homes)[copy.tensor] == "dram"
+    moved = after.amounts.npu_cycles - sum(
+        run.amounts.npu_cycles for segment in after.segments for run in segment.runs
+    )
+    assert moved == copy.amounts.npu_cycles > copy.size_bytes / 16
+    lost = replace(after.segments[0], copies=())
+    broken = replace(after, segments=(lost, *after.segments[1:]))
+    assert check_plan(graph, target, broken) != []
+
+
+def test_a_staged_input_counts_off_the_chip() -> None:
+    """The copy is part of what is limited; without room for it the input stays."""
+    content, config = demo("ds_cnn"), "ethos-u65-256"
+    graph, target = graph_for(content, config), load_target(config)
+    free = _planner(content, config, Switch.STAGED_INPUT).plan(16 * 1024)
+    used = offchip_bytes(target, free)
+    stays = _planner(content, config).plan(16 * 1024)
+    for limit in (used, used - 1):
+        planner = Planner.of(
+            graph,
+            target,
+            sizes,
+            switches=frozenset({Switch.STAGED_INPUT}),
+            max_offchip_bytes=limit,
+        )
+        plan = planner.plan(16 * 1024)
+        assert check_plan(graph, target, plan) == []
+        assert offchip_bytes(target, plan) <= limit
+        assert free.objective <= plan.objective
+        assert planner.offchip is not None
+        least = planner.offchip.search.least_offchip(16 * 1024)
+        assert least is not None
+        assert least.offchip_bytes <= offchip_bytes(target, stays)
