@@ -64,6 +64,7 @@ NAMES = (
     "silicon",
     "plans",
     "weights",
+    "hazards",
 )
 
 

@@ -1,0 +1,149 @@
+"""Static checks: nothing on streams as Vela makes them, something for every wait that is left out.
+
+Every model, default and in a small arena. Of streams with very many waits a seeded sample of them
+is left out, one at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
+from npusched.errors import NpuschedError
+from npusched.hardware import load_target
+from npusched.hardware.target import AcceleratorU55
+from npusched.sim.check import check_executable, host_spans
+from npusched.sim.hazards import HazardKind, find_hazards
+from npusched.sim.program import Wait
+from npusched.sim.run import Executable, open_compiled
+from npusched.vela.cache import VelaCache
+from npusched.vela.options import VelaOptions
+from npusched.vela.runner import compile_model
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+ACCELERATORS = ("ethos-u55-128", "ethos-u65-512")
+ARENAS = ("default", "16384")
+WAITS = 300
+"""Waits that are left out per stream, at most."""
+
+MANY_COMMANDS = 3000
+FEW_WAITS = 20
+"""So many in streams with more commands."""
+
+
+def cases() -> list[Case]:
+    """(model, accelerator, arena)."""
+    return [
+        (path, config, arena)
+        for path in corpus_files()
+        for config in ACCELERATORS
+        for arena in ARENAS
+    ]
+
+
+def measure(case: Case) -> Row:
+    """Check one compilation, and its streams without some of their waits."""
+    path, config, arena = case
+    target = load_target(config)
+    options = VelaOptions(arena_cache_size_bytes=None if arena == "default" else int(arena))
+    try:
+        content = (corpus() / path).read_bytes()
+        ready = open_compiled(compile_model(content, target, options, cache=VelaCache()).compiled)
+    except NpuschedError as error:
+        return {"status": f"{type(error).__name__}: {error.what}; {error.why}"[:200]}
+    accelerator = target.accelerator
+    assert isinstance(accelerator, AcceleratorU55)
+    found = [each for findings in check_executable(ready, accelerator) for each in findings]
+    return {
+        "status": "checked",
+        "commands": sum(len(program.commands) for program in ready.programs),
+        "findings": dict(Counter(str(each.kind) for each in found)),
+        **_without_waits(ready),
+    }
+
+
+def _without_waits(ready: Executable) -> Row:
+    """How many waits there are, were left out, and were missed, by kind."""
+    waits, dropped, caught = 0, 0, 0
+    unnoticed: Counter[str] = Counter()
+    for operator, program in zip(ready.file.operators, ready.programs, strict=True):
+        spans = host_spans(operator)
+        places = [k for k, each in enumerate(program.commands) if isinstance(each, Wait)]
+        waits += len(places)
+        most = WAITS if len(program.commands) <= MANY_COMMANDS else FEW_WAITS
+        for place in sorted(random.Random(0).sample(places, min(len(places), most))):
+            wait = program.commands[place]
+            assert isinstance(wait, Wait)
+            commands = (*program.commands[:place], *program.commands[place + 1 :])
+            found = {each.kind for each in find_hazards(replace(program, commands=commands), spans)}
+            kind = HazardKind.MISSING_KERNEL_WAIT if wait.is_kernel else HazardKind.MISSING_DMA_WAIT
+            dropped += 1
+            caught += kind in found
+            if kind not in found:
+                unnoticed[str(kind)] += 1
+    return {"waits": waits, "dropped": dropped, "caught": caught, "missed": dict(unnoticed)}
+
+
+def render(rows: Sequence[Row]) -> str:
+    """Totals per accelerator and arena; findings and misses by name."""
+    done = [row for row in rows if row["status"] == "checked"]
+    lines = [
+        "Streams as Vela makes them must have no finding (waits, block dependencies, reads of what",
+        "nobody wrote, stale rows, blocks that do not fit). Then every wait is left out, one at a",
+        f"time: each must be reported as missing. At most {WAITS} waits per stream, {FEW_WAITS} of",
+        f"streams with more than {MANY_COMMANDS} commands (a seeded sample).",
+        "",
+        "| accelerator | arena | models | commands | findings | waits | left out | reported |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for config in ACCELERATORS:
+        for arena in ARENAS:
+            mine = [row for row in done if _case(row)[1:] == (config, arena)]
+            sums = [_sum(mine, key) for key in ("commands", "waits", "dropped", "caught")]
+            findings = sum(sum(_counts(row, "findings").values()) for row in mine)
+            lines.append(
+                f"| {config} | {arena} | {len(mine)} | {sums[0]} | {findings} | {sums[1]} | "
+                f"{sums[2]} | {sums[3]} |"
+            )
+    lines += ["", "Findings on correct streams, and waits whose absence was not noticed:", ""]
+    lines += [
+        f"- {' '.join(_case(row))}: {row['findings']} {row['missed']}"
+        for row in done
+        if row["findings"] or row["missed"]
+    ] or ["- none"]
+    lines += ["", "Not checked:", ""]
+    lines += [f"- {' '.join(_case(row))}: {row['status']}" for row in rows if row not in done]
+    return "\n".join(lines)
+
+
+def _case(row: Row) -> tuple[str, ...]:
+    found = row["case"]
+    assert isinstance(found, list)
+    return tuple(str(part) for part in found)
+
+
+def _counts(row: Row, key: str) -> dict[str, int]:
+    found = row[key]
+    assert isinstance(found, dict)
+    return found
+
+
+def _sum(rows: Sequence[Row], key: str) -> int:
+    return sum(int(str(row[key])) for row in rows)
+
+
+EVIDENCE = Evidence(
+    name="hazards",
+    title="Static checks on correct and broken streams",
+    cases=cases,
+    measure=measure,
+    render=render,
+    inputs=hw_configs,
+    sample_size=8,
+    heavy=lambda case: (corpus() / case[0]).stat().st_size > 400_000,
+)
