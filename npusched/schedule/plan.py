@@ -19,6 +19,7 @@ from npusched.hardware import Target
 from npusched.memory import ALIGNMENT_BYTES
 from npusched.schedule.assemble import assemble, constant_bytes
 from npusched.schedule.bound import compulsory_cycles
+from npusched.schedule.exact import settled
 from npusched.schedule.infeasible import infeasible
 from npusched.schedule.kernels import Kernels, WeightSizes
 from npusched.schedule.objective import Goal, Objective
@@ -124,14 +125,20 @@ class Planner(msgspec.Struct):
         return self._with_bound(plan, best or solution, solution)
 
     def _cheapest(
-        self, budget_bytes: int | None, limit: int | None
+        self, budget_bytes: int | None, limit: int | None, *, is_frontier: bool = False
     ) -> tuple[Plan | None, Solution | None]:
-        """(cheapest plan that packs within the budget, cheapest solution by live sums)."""
+        """(cheapest plan that packs within the budget, cheapest solution by live sums).
+
+        What the search cannot prove is settled by HiGHS, where it is installed; for the many
+        points of a frontier that takes too long.
+        """
         best: Solution | None = None
         for _ in range(ALLOCATION_TRIES):
             solution = self.search.solve(limit) if limit is None or limit >= 0 else None
             if solution is None:
                 break
+            if solution.capped and best is None and not is_frontier:
+                solution = settled(self.search.problem, limit, solution)
             best = best or solution
             plan = self._assemble(solution, budget_bytes)
             if budget_bytes is None or plan.sram_peak_bytes <= budget_bytes:
@@ -148,7 +155,7 @@ class Planner(msgspec.Struct):
         plans = [self.plan(budget_bytes)]
         while plans[-1].sram_peak_bytes >= ALIGNMENT_BYTES + self.shared_bytes:
             below = plans[-1].sram_peak_bytes - ALIGNMENT_BYTES
-            found, best = self._cheapest(below, below - self.shared_bytes)
+            found, best = self._cheapest(below, below - self.shared_bytes, is_frontier=True)
             last = found is None
             if found is None:
                 solution, least = self._smallest()
@@ -190,10 +197,11 @@ class Planner(msgspec.Struct):
 
     def _with_bound(self, plan: Plan, best: Solution, solution: Solution) -> Plan:
         """State how far the plan may be from the best one of its scope."""
-        gap = solution.score / best.score - 1 if best.score else 0.0
+        least = best.score if best.least is None else best.least
+        gap = solution.score / least - 1 if least else 0.0
         notes = plan.notes
         proof = Proof.OPTIMAL if gap == 0 else Proof.BOUNDED
-        if solution.capped:
+        if best.capped and best.least is None:
             proof = Proof.FEASIBLE
         if solution is not best:
             notes = (*notes, "the cheapest plan did not pack; the next cheaper peak was taken")
@@ -203,7 +211,7 @@ class Planner(msgspec.Struct):
         )
         bound = Bound(
             cycles=compulsory_cycles(self.segments),
-            objective=best.score,
+            objective=least,
             gap=gap,
             proof=proof,
             scope=scope,

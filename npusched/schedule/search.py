@@ -103,7 +103,8 @@ class Step(msgspec.Struct, frozen=True):
 class Solution(msgspec.Struct, frozen=True):
     """A path: its score, its segments, the home of every item, and the largest live sum.
 
-    ``capped``: states were dropped, so the score is not proven to be the least.
+    ``capped``: states were dropped, so the score is not proven to be the least. ``least``: what no
+    solution scores below, as far as it is known (``exact``); None if nothing is.
     """
 
     score: float
@@ -111,6 +112,7 @@ class Solution(msgspec.Struct, frozen=True):
     homes: Mapping[int, str]
     peak_bytes: int
     capped: bool
+    least: float | None = None
 
 
 _State = tuple[tuple[int, ...], int, Homes | None]
