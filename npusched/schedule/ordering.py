@@ -89,6 +89,8 @@ class OrderedPlanner:
         if not plans:
             raise _mildest(errors)
         best = min(plans, key=self._rank)
+        if any(plan.bound.proof is Proof.FEASIBLE for plan in plans):
+            best = replace(best, bound=replace(best.bound, proof=Proof.FEASIBLE))
         bound = min(plan.bound.objective for plan in plans)
         orders = self._orders_text(len(plans) + len(errors), binds=self._binds(budget_bytes))
         return _scoped(best, bound, orders)

@@ -19,6 +19,7 @@ from npusched.hardware import Target
 from npusched.memory import ALIGNMENT_BYTES
 from npusched.schedule.assemble import assemble, constant_bytes
 from npusched.schedule.bound import compulsory_cycles
+from npusched.schedule.exact import settled
 from npusched.schedule.infeasible import infeasible
 from npusched.schedule.kernels import Kernels, WeightSizes
 from npusched.schedule.objective import Goal, Objective
@@ -147,15 +148,22 @@ class Planner(msgspec.Struct):
         return self._with_bound(plan, best or solution, solution)
 
     def _cheapest(
-        self, budget_bytes: int | None, limit: int | None
+        self, budget_bytes: int | None, limit: int | None, *, is_frontier: bool = False
     ) -> tuple[Plan | None, Solution | None]:
-        """(cheapest plan that packs within the budget, cheapest solution by live sums)."""
+        """(cheapest plan that packs within the budget, cheapest solution by live sums).
+
+        What the search cannot prove is settled by HiGHS, where it is installed; for the many
+        points of a frontier that takes too long.
+        """
         best: Solution | None = None
         for _ in range(ALLOCATION_TRIES):
             found = self._solve(budget_bytes, limit) if limit is None or limit >= 0 else None
             if found is None:
                 break
             solution, plan = found
+            if solution.capped and self.offchip is None and best is None and not is_frontier:
+                solution = settled(self.search.problem, limit, solution)
+                plan = self._assemble(solution, budget_bytes)
             best = best or solution
             if budget_bytes is None or plan.sram_peak_bytes <= budget_bytes:
                 return self._with_bound(plan, best, solution), best
@@ -197,7 +205,7 @@ class Planner(msgspec.Struct):
         plans = [self.plan(budget_bytes)]
         while plans[-1].sram_peak_bytes >= ALIGNMENT_BYTES + self.shared_bytes:
             below = plans[-1].sram_peak_bytes - ALIGNMENT_BYTES
-            found, best = self._cheapest(below, below - self.shared_bytes)
+            found, best = self._cheapest(below, below - self.shared_bytes, is_frontier=True)
             last = found is None
             if found is None:
                 solution, least = self._smallest()
@@ -252,7 +260,7 @@ class Planner(msgspec.Struct):
         gap = solution.score / least - 1 if least else 0.0
         notes = plan.notes
         proof = Proof.OPTIMAL if gap == 0 else Proof.BOUNDED
-        if solution.capped:
+        if best.capped and best.least is None:
             proof = Proof.FEASIBLE
         if solution is not best:
             notes = (*notes, "the cheapest plan did not pack; the next cheaper peak was taken")

@@ -108,7 +108,8 @@ class Solution(msgspec.Struct, frozen=True):
     """A path: its score, its segments, the home of every item, and the largest live sum.
 
     ``capped``: states were dropped, so the score is not proven to be the least. ``least``: no path
-    of the scope scores less; None = than this one. ``offchip_bytes``: counted only if limited.
+    of the scope scores less, as far as it is known (``exact``); None = nothing is known if capped,
+    else than this one. ``offchip_bytes``: counted only if limited.
     """
 
     score: float
