@@ -13,7 +13,7 @@ from npusched.cli.parse import TargetArguments, parse_shapes
 
 PLAN_FORMATS = ["text", "json"]
 
-SWITCHES = ["block-choice", "staged-input"]
+SWITCHES = ["block-choice", "staged-input", "overlap"]
 """As ``schedule.Switch``, which is not imported for ``--help``; a test compares them."""
 
 P = ParamSpec("P")

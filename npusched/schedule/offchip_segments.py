@@ -41,7 +41,7 @@ class OffchipSegments(Segments):
             Option(
                 own + size,
                 score,
-                Detail(way[0], way[1], modes_of(mask, i, j), way[2]),
+                Detail(way[0], way[1], modes_of(mask, i, j), way[2], None, way[3]),
                 hiding,
                 offchip,
             )
@@ -63,7 +63,10 @@ class OffchipSegments(Segments):
         """Off-chip bytes of op v run whole."""
         detail = option.detail
         assert isinstance(detail, Detail)
-        if detail.way is None:
+        if detail.shift:
+            rows, sizes = self.sizes(v, v, detail.stripe_rows, detail.policy)
+            cost = self.kernels.run(v, rows, sizes, places, detail.modes[0])
+        elif detail.way is None:
             cost = self.kernels.whole(v, places, detail.modes[0])
         else:
             assert self.staged is not None

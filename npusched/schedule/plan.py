@@ -8,7 +8,7 @@ cheaper peak. What no plan can do is an ``InfeasibleError`` with the figures.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from math import inf
 
 import msgspec
@@ -42,6 +42,7 @@ class Planner(msgspec.Struct):
     budget_memory: str
     unlimited: Callable[[], Planner]
     offchip: OffchipLimit | None = None
+    looser: Callable[[], Planner] | None = None
 
     @classmethod
     def of(
@@ -68,7 +69,7 @@ class Planner(msgspec.Struct):
         inference may move from and to memories off the chip. ``switches``: what is looked at
         beyond that.
         """
-        unlimited = partial(
+        of = partial(
             cls.of,
             graph,
             target,
@@ -79,8 +80,9 @@ class Planner(msgspec.Struct):
             in_place=in_place,
             staged=staged,
             max_offchip_bytes=max_offchip_bytes,
-            switches=switches,
         )
+        unlimited = partial(of, switches=switches)
+        without = partial(of, switches=switches - {Switch.OVERLAP}, limit_bytes=limit_bytes)
         kernels = Kernels(
             graph,
             target,
@@ -104,6 +106,7 @@ class Planner(msgspec.Struct):
             constant_bytes=constant_bytes(kernels, segments),
             budget_memory=memory,
             unlimited=unlimited,
+            looser=cache(without) if Switch.OVERLAP in switches else None,
             offchip=None
             if max_offchip_bytes is None
             else OffchipLimit(max_offchip_bytes, target, lambda: OffchipSegments(kernels, **scope)),
@@ -145,7 +148,29 @@ class Planner(msgspec.Struct):
     def _cheapest(
         self, budget_bytes: int | None, limit: int | None
     ) -> tuple[Plan | None, Solution | None]:
-        """(cheapest plan that packs within the budget, cheapest solution by live sums)."""
+        """(cheapest plan that packs within the budget, cheapest solution by live sums).
+
+        Overlaps tie addresses: where they do not pack, a plan without them may be the better one.
+        """
+        found, best = self._packed(budget_bytes, limit)
+        if self.looser is not None and (found is None or found.bound.gap > 0):
+            other, _ = self.looser()._packed(budget_bytes, limit)
+            if other is not None and (found is None or other.objective < found.objective):
+                least = other.objective if best is None else best.least or best.score
+                bound = replace(
+                    other.bound,
+                    objective=least,
+                    gap=other.objective / least - 1 if least else 0.0,
+                    proof=Proof.BOUNDED,
+                    scope=self._scope(),
+                )
+                found = replace(other, bound=bound)
+        return found, best
+
+    def _packed(
+        self, budget_bytes: int | None, limit: int | None
+    ) -> tuple[Plan | None, Solution | None]:
+        """Like ``_cheapest``, with all that is in the scope or nothing."""
         best: Solution | None = None
         for _ in range(ALLOCATION_TRIES):
             found = self._solve(budget_bytes, limit) if limit is None or limit >= 0 else None
@@ -230,7 +255,12 @@ class Planner(msgspec.Struct):
         """The cheapest plan of the least peak, with addresses; ask the unlimited planner."""
         solution = self.search.solve(self.search.smallest().peak_bytes)
         assert solution is not None
-        return solution, self._assemble(solution, None)
+        plan = self._assemble(solution, None)
+        if self.looser is not None and plan.sram_peak_bytes > plan.sram_bound_bytes:
+            other = self.looser()._smallest()
+            if other[1].sram_peak_bytes < plan.sram_peak_bytes:
+                return other
+        return solution, plan
 
     def _whole(self) -> Planner:
         """Return the planner of the same problem without a limit: this one if it has none."""
@@ -251,6 +281,17 @@ class Planner(msgspec.Struct):
             proof = Proof.FEASIBLE
         if solution is not best:
             notes = (*notes, "the cheapest plan did not pack; the next cheaper peak was taken")
+        bound = Bound(
+            cycles=compulsory_cycles(self.segments),
+            objective=least,
+            gap=gap,
+            proof=proof,
+            scope=self._scope(),
+        )
+        return replace(plan, bound=bound, notes=notes)
+
+    def _scope(self) -> str:
+        """The plans that a bound speaks of."""
         scope = (
             f"this op order, segments of at most {self.segments.cap} ops, every number of "
             "stripes, weights streamed, resident, prefetched or sliced"
@@ -258,11 +299,4 @@ class Planner(msgspec.Struct):
         scope += described(self.segments.switches)
         if self.offchip is not None:
             scope += f", at most {self.offchip.max_bytes} bytes off the chip"
-        bound = Bound(
-            cycles=compulsory_cycles(self.segments),
-            objective=least,
-            gap=gap,
-            proof=proof,
-            scope=scope,
-        )
-        return replace(plan, bound=bound, notes=notes)
+        return scope

@@ -57,6 +57,7 @@ class Detail(msgspec.Struct, frozen=True):
     """How a segment runs: final stripe height, row policy, and each op's weight mode.
 
     ``over``: the map whose place the segment's result takes, row by row; None = its own.
+    ``shift``: how many bytes below that map it starts; 0 = element by element in its place.
     ``way``: how the weights of a single op are staged (index, see ``staging``); None = not so.
     """
 
@@ -65,6 +66,7 @@ class Detail(msgspec.Struct, frozen=True):
     modes: tuple[WeightMode, ...]
     over: int | None = None
     way: int | None = None
+    shift: int = 0
 
 
 Entry = tuple[int, float, float, int]
@@ -73,8 +75,11 @@ Entry = tuple[int, float, float, int]
 The ops are a bit mask: bit v for op v.
 """
 
-_Found = tuple[int, float, float, int, tuple[int, Policy, int | None]]
-"""An ``Entry`` of a whole segment, with its stripe height, row policy and overwritten map."""
+Manner = tuple[int, Policy, int | None, int]
+"""Stripe height, row policy, overwritten map, and shift (see ``Detail``)."""
+
+_Found = tuple[int, float, float, int, Manner]
+"""An ``Entry`` of a whole segment, with how its ops are striped."""
 
 _BY_BYTES_THEN_SCORE = itemgetter(0, 1)
 
@@ -196,23 +201,22 @@ class Segments:
         found.sort(key=_BY_BYTES_THEN_SCORE)
         front: list[Option] = []
         best = inf
-        for size, score, hiding, mask, (stripe_rows, policy, over) in found:
+        for size, score, hiding, mask, (stripe_rows, policy, over, shift) in found:
             if score < best:
                 best = score
                 modes = modes_of(mask, i, j)
-                front.append(Option(size, score, Detail(stripe_rows, policy, modes, over), hiding))
+                detail = Detail(stripe_rows, policy, modes, over, None, shift)
+                front.append(Option(size, score, detail, hiding))
         return front
 
-    def _striped(
-        self, i: int, j: int, homes: Mapping[int, str]
-    ) -> Iterator[tuple[int, tuple[int, Policy, int | None]]]:
+    def _striped(self, i: int, j: int, homes: Mapping[int, str]) -> Iterator[tuple[int, Manner]]:
         """(bytes without weights, way) for every way to cut segment [i..j] into stripes."""
         for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
             for policy in self._policies(i, j, stripe_rows):
                 rolling = self._rolling_bytes(i, j, stripe_rows, policy)
-                over, saved = self._overwritten(i, j, stripe_rows, policy, homes)
+                over, saved, shift = self._overwritten(i, j, stripe_rows, policy, homes)
                 if rolling - saved <= self.limit_bytes:
-                    yield rolling - saved, (stripe_rows, policy, over)
+                    yield rolling - saved, (stripe_rows, policy, over, shift)
 
     def _single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
         """Op v alone, whole: the front of all ways."""
@@ -221,7 +225,7 @@ class Segments:
     def _all_single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
         """Op v alone, whole: streamed, resident, or staged in one of its ways."""
         rows = self._whole_rows(v)
-        over, saved = self._overwritten(v, v, rows, Policy.ALIGNED, homes)
+        over, saved, _ = self._overwritten(v, v, rows, Policy.ALIGNED, homes)
         own = self._internal_bytes(v) - saved
         places = self.places_of(v, v, v, homes)
         found: list[Option] = []
@@ -249,6 +253,28 @@ class Segments:
             detail = Detail(rows, Policy.ALIGNED, modes, over, index)
             size = own + sum(way.buffer_bytes)
             found.append(Option(size, cost.score, detail, float(way.lag_cycles)))
+        if prefetch == NO_PREFETCH and over is None and self.overlapping:
+            found += self._overlapped_alone(v, homes)
+        return found
+
+    def _overlapped_alone(self, v: int, homes: Mapping[int, str]) -> list[Option]:
+        """Op v alone in stripes, its result over rows of its input that have been used."""
+        found, own = [], self._internal_bytes(v)
+        places = self.places_of(v, v, v, homes)
+        for stripe_rows in stripe_candidates(self.windows[v].ofm_rows):
+            over, saved, shift = self._overwritten(v, v, stripe_rows, Policy.ALIGNED, homes)
+            if over is None:
+                continue
+            rows, sizes = self.sizes(v, v, stripe_rows, Policy.ALIGNED)
+            found += [
+                Option(
+                    own - saved + size,
+                    score,
+                    Detail(rows, Policy.ALIGNED, modes_of(mask, v, v), over, None, shift),
+                    hiding,
+                )
+                for size, score, hiding, mask in self._entries(v, rows, sizes, places)
+            ]
         return found
 
     def prefetches(self, v: int) -> list[Prefetch]:
@@ -325,6 +351,11 @@ class Segments:
             return (WeightMode.STREAMED, WeightMode.RESIDENT)
         return (WeightMode.STREAMED,)
 
+    @property
+    def overlapping(self) -> bool:
+        """True if results may be written over inputs that die row by row."""
+        return Switch.OVERLAP in self.switches
+
     def _whole_rows(self, v: int) -> int:
         return self.windows[v].ofm_rows
 
@@ -362,21 +393,31 @@ class Segments:
 
     def _overwritten(
         self, i: int, j: int, stripe_rows: int, policy: Policy, homes: Mapping[int, str]
-    ) -> tuple[int | None, int]:
-        """(map whose place the result takes, bytes of the budget memory that this saves)."""
-        if not self.in_place:
-            return None, 0
+    ) -> tuple[int | None, int, int]:
+        """(map whose place the result takes, bytes of the budget memory that this saves, shift)."""
         result = self.lives[self.graph.ops[j].final_ofm.tensor] if self.graph.ops[j].ofms else None
         cache = self.target.roles.cache
-        for tensor in self.fusing.overwritable(i, j):
-            life = self.lives[tensor]
-            if result is None or homes.get(tensor, life.homes[0]) != cache:
-                continue
-            if homes.get(result.tensor, result.homes[0]) != cache or result.last <= j:
+        if result is None or result.last <= j:
+            return None, 0, 0
+        if homes.get(result.tensor, result.homes[0]) != cache:
+            return None, 0, 0
+        for tensor in self.fusing.overwritable(i, j) if self.in_place else ():
+            if homes.get(tensor, self.lives[tensor].homes[0]) != cache:
                 continue
             if self.fusing.may_overwrite(tensor, i, j, stripe_rows, policy):
-                return tensor, result.size_bytes
-        return None, 0
+                return tensor, result.size_bytes, 0
+        best: tuple[int | None, int, int] = (None, 0, 0)
+        if not self.overlapping or stripe_rows >= self.windows[j].ofm_rows:
+            return best
+        for tensor in self.fusing.overlaps(i, j):
+            life = self.lives[tensor]
+            if homes.get(tensor, life.homes[0]) == cache:
+                shift = self.fusing.shift_bytes(tensor, i, j, stripe_rows, policy)
+                both = shift + max(life.size_bytes, result.size_bytes - shift)
+                saved = life.size_bytes + result.size_bytes - both
+                if saved > best[1]:
+                    best = (tensor, saved, shift)
+        return best
 
     def _suffix(
         self, v: int, j: int, stripe_rows: int, policy: Policy, memory: Mapping[int, str]
