@@ -34,7 +34,7 @@ def allocate_tied(
     whole = [
         LiveRange(
             key=str(number),
-            size_bytes=placer.sizes[number],
+            size_bytes=max(d + ranges[k].size_bytes for k, d in group.members),
             first_step=min(ranges[k].first_step for k, _ in group.members),
             end_step=max(ranges[k].end_step for k, _ in group.members),
         )

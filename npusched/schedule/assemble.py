@@ -358,7 +358,10 @@ def _same_place(buffers: Sequence[Buffer]) -> list[list[int]]:
         if buffer.kind is BufferKind.FEATURE_MAP
     }
     groups: list[list[int]] = []
-    for k, buffer in sorted(enumerate(buffers), key=lambda pair: pair[1].first_step):
+    taken_last = sorted(
+        enumerate(buffers), key=lambda pair: (pair[1].first_step, pair[1].in_place_of is not None)
+    )
+    for k, buffer in taken_last:
         before = None if buffer.in_place_of is None else by_tensor.get(buffer.in_place_of)
         if before is None:
             groups.append([k])

@@ -13,10 +13,11 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from npusched.memory import align_up
+from npusched.schedule.fronts import Entry, modes_of
 from npusched.schedule.kernels import Places, Sizes
 from npusched.schedule.rows import Policy
 from npusched.schedule.search import NO_PREFETCH, Homes, Option
-from npusched.schedule.segments import Detail, Entry, Segments, modes_of
+from npusched.schedule.segments import Detail, Segments
 from npusched.schedule.staging import copy_cycles
 from npusched.schedule.types import WeightMode
 

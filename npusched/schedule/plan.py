@@ -33,6 +33,10 @@ ALLOCATION_TRIES = 64
 """Plans tried when addresses fragment, each with a lower live sum than the one before."""
 
 
+DOUBTFUL = frozenset({Switch.OVERLAP, Switch.BLOCK_CHOICE})
+"""Switches with which the search may miss plans that it finds without them."""
+
+
 class Planner(msgspec.Struct):
     """The search of one graph on one target, ready for any number of budgets."""
 
@@ -42,7 +46,7 @@ class Planner(msgspec.Struct):
     budget_memory: str
     unlimited: Callable[[], Planner]
     offchip: OffchipLimit | None = None
-    looser: Callable[[], Planner] | None = None
+    plainer: Callable[[], Planner] | None = None
 
     @classmethod
     def of(
@@ -82,7 +86,7 @@ class Planner(msgspec.Struct):
             max_offchip_bytes=max_offchip_bytes,
         )
         unlimited = partial(of, switches=switches)
-        without = partial(of, switches=switches - {Switch.OVERLAP}, limit_bytes=limit_bytes)
+        plain = partial(of, switches=switches - DOUBTFUL, limit_bytes=limit_bytes)
         kernels = Kernels(
             graph,
             target,
@@ -106,7 +110,7 @@ class Planner(msgspec.Struct):
             constant_bytes=constant_bytes(kernels, segments),
             budget_memory=memory,
             unlimited=unlimited,
-            looser=cache(without) if Switch.OVERLAP in switches else None,
+            plainer=cache(plain) if switches & DOUBTFUL else None,
             offchip=None
             if max_offchip_bytes is None
             else OffchipLimit(max_offchip_bytes, target, lambda: OffchipSegments(kernels, **scope)),
@@ -150,22 +154,28 @@ class Planner(msgspec.Struct):
     ) -> tuple[Plan | None, Solution | None]:
         """(cheapest plan that packs within the budget, cheapest solution by live sums).
 
-        Overlaps tie addresses: where they do not pack, a plan without them may be the better one.
+        Overlaps tie addresses and may not pack; ops with chosen blocks are shorter and hide fewer
+        copies. Then a plan without them may be the better one.
         """
         found, best = self._packed(budget_bytes, limit)
-        if self.looser is not None and (found is None or found.bound.gap > 0):
-            other, _ = self.looser()._packed(budget_bytes, limit)
-            if other is not None and (found is None or other.objective < found.objective):
-                least = other.objective if best is None else best.least or best.score
-                bound = replace(
-                    other.bound,
-                    objective=least,
-                    gap=other.objective / least - 1 if least else 0.0,
-                    proof=Proof.BOUNDED,
-                    scope=self._scope(),
-                )
-                found = replace(other, bound=bound)
-        return found, best
+        if self.plainer is None or (found is not None and self._is_sure(found)):
+            return found, best
+        other, _ = self.plainer()._packed(budget_bytes, limit)
+        if other is None or (found is not None and other.objective >= found.objective):
+            return found, best
+        least = min(other.objective, inf if best is None else best.least or best.score)
+        bound = replace(
+            other.bound,
+            objective=least,
+            gap=other.objective / least - 1 if least else 0.0,
+            proof=Proof.FEASIBLE,
+            scope=self._scope(),
+        )
+        return replace(other, bound=bound), best
+
+    def _is_sure(self, plan: Plan) -> bool:
+        """True if no plan without overlaps and chosen blocks can be better."""
+        return plan.bound.gap == 0 and Switch.BLOCK_CHOICE not in self.segments.switches
 
     def _packed(
         self, budget_bytes: int | None, limit: int | None
@@ -256,8 +266,8 @@ class Planner(msgspec.Struct):
         solution = self.search.solve(self.search.smallest().peak_bytes)
         assert solution is not None
         plan = self._assemble(solution, None)
-        if self.looser is not None and plan.sram_peak_bytes > plan.sram_bound_bytes:
-            other = self.looser()._smallest()
+        if self.plainer is not None and plan.sram_peak_bytes > plan.sram_bound_bytes:
+            other = self.plainer()._smallest()
             if other[1].sram_peak_bytes < plan.sram_peak_bytes:
                 return other
         return solution, plan

@@ -9,7 +9,7 @@ row policies, and for every op streamed or resident weights are options; the exa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import inf
 from operator import itemgetter
 from typing import TypedDict
@@ -20,9 +20,11 @@ from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
 from npusched.hardware import Target
 from npusched.memory import align_up
+from npusched.schedule.fronts import Entry, merged, modes_of
 from npusched.schedule.fusing import Fusing
 from npusched.schedule.kernels import KernelCost, Kernels, Places, Sizes
 from npusched.schedule.lifetimes import Lifetime, lifetimes, storage
+from npusched.schedule.overwriting import Overwriting
 from npusched.schedule.rows import Policy, stripe_candidates
 from npusched.schedule.search import (
     NO_PREFETCH,
@@ -69,12 +71,6 @@ class Detail(msgspec.Struct, frozen=True):
     shift: int = 0
 
 
-Entry = tuple[int, float, float, int]
-"""(bytes, score, cycles that hide a copy, ops with resident weights) of a suffix of a segment.
-
-The ops are a bit mask: bit v for op v.
-"""
-
 Manner = tuple[int, Policy, int | None, int]
 """Stripe height, row policy, overwritten map, and shift (see ``Detail``)."""
 
@@ -105,7 +101,6 @@ class Segments:
         self.target: Target = kernels.target
         self.cap = cap
         self.limit_bytes = limit_bytes
-        self.in_place = in_place
         self.switches = switches
         self.staged = StagedWeights(kernels) if staged else None
         self.lives: dict[int, Lifetime] = lifetimes(
@@ -114,6 +109,14 @@ class Segments:
         self.tensors = sorted(self.lives)
         self._index = {tensor: k for k, tensor in enumerate(self.tensors)}
         self.fusing = Fusing(self.graph, self.lives, cap=cap, linear=linear)
+        self.overwriting = Overwriting(
+            self.graph,
+            self.lives,
+            self.fusing,
+            self.target.roles.cache,
+            in_place=in_place,
+            overlapping=Switch.OVERLAP in switches,
+        )
         self.windows = self.fusing.windows
         self.stored_in = storage(self.graph)
         self._touched = [touched_maps(op) for op in self.graph.ops]
@@ -214,7 +217,7 @@ class Segments:
         for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
             for policy in self._policies(i, j, stripe_rows):
                 rolling = self._rolling_bytes(i, j, stripe_rows, policy)
-                over, saved, shift = self._overwritten(i, j, stripe_rows, policy, homes)
+                over, saved, shift = self.overwriting.found(i, j, stripe_rows, policy, homes)
                 if rolling - saved <= self.limit_bytes:
                     yield rolling - saved, (stripe_rows, policy, over, shift)
 
@@ -225,7 +228,7 @@ class Segments:
     def _all_single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
         """Op v alone, whole: streamed, resident, or staged in one of its ways."""
         rows = self._whole_rows(v)
-        over, saved, _ = self._overwritten(v, v, rows, Policy.ALIGNED, homes)
+        over, saved, _ = self.overwriting.found(v, v, rows, Policy.ALIGNED, homes)
         own = self._internal_bytes(v) - saved
         places = self.places_of(v, v, v, homes)
         found: list[Option] = []
@@ -253,7 +256,7 @@ class Segments:
             detail = Detail(rows, Policy.ALIGNED, modes, over, index)
             size = own + sum(way.buffer_bytes)
             found.append(Option(size, cost.score, detail, float(way.lag_cycles)))
-        if prefetch == NO_PREFETCH and over is None and self.overlapping:
+        if prefetch == NO_PREFETCH and over is None and self.overwriting.overlapping:
             found += self._overlapped_alone(v, homes)
         return found
 
@@ -262,7 +265,7 @@ class Segments:
         found, own = [], self._internal_bytes(v)
         places = self.places_of(v, v, v, homes)
         for stripe_rows in stripe_candidates(self.windows[v].ofm_rows):
-            over, saved, shift = self._overwritten(v, v, stripe_rows, Policy.ALIGNED, homes)
+            over, saved, shift = self.overwriting.found(v, v, stripe_rows, Policy.ALIGNED, homes)
             if over is None:
                 continue
             rows, sizes = self.sizes(v, v, stripe_rows, Policy.ALIGNED)
@@ -351,11 +354,6 @@ class Segments:
             return (WeightMode.STREAMED, WeightMode.RESIDENT)
         return (WeightMode.STREAMED,)
 
-    @property
-    def overlapping(self) -> bool:
-        """True if results may be written over inputs that die row by row."""
-        return Switch.OVERLAP in self.switches
-
     def _whole_rows(self, v: int) -> int:
         return self.windows[v].ofm_rows
 
@@ -391,34 +389,6 @@ class Segments:
                     known.append((v, life.first, align_up(kept * fm.row_bytes)))
         return sum(size for v, first, size in known if v >= i and first >= i)
 
-    def _overwritten(
-        self, i: int, j: int, stripe_rows: int, policy: Policy, homes: Mapping[int, str]
-    ) -> tuple[int | None, int, int]:
-        """(map whose place the result takes, bytes of the budget memory that this saves, shift)."""
-        result = self.lives[self.graph.ops[j].final_ofm.tensor] if self.graph.ops[j].ofms else None
-        cache = self.target.roles.cache
-        if result is None or result.last <= j:
-            return None, 0, 0
-        if homes.get(result.tensor, result.homes[0]) != cache:
-            return None, 0, 0
-        for tensor in self.fusing.overwritable(i, j) if self.in_place else ():
-            if homes.get(tensor, self.lives[tensor].homes[0]) != cache:
-                continue
-            if self.fusing.may_overwrite(tensor, i, j, stripe_rows, policy):
-                return tensor, result.size_bytes, 0
-        best: tuple[int | None, int, int] = (None, 0, 0)
-        if not self.overlapping or stripe_rows >= self.windows[j].ofm_rows:
-            return best
-        for tensor in self.fusing.overlaps(i, j):
-            life = self.lives[tensor]
-            if homes.get(tensor, life.homes[0]) == cache:
-                shift = self.fusing.shift_bytes(tensor, i, j, stripe_rows, policy)
-                both = shift + max(life.size_bytes, result.size_bytes - shift)
-                saved = life.size_bytes + result.size_bytes - both
-                if saved > best[1]:
-                    best = (tensor, saved, shift)
-        return best
-
     def _suffix(
         self, v: int, j: int, stripe_rows: int, policy: Policy, memory: Mapping[int, str]
     ) -> list[Entry]:
@@ -434,7 +404,7 @@ class Segments:
             known = self._entries(v, rows, sizes, places)
             if v < j:
                 rest = self._suffix(v + 1, j, stripe_rows, policy, memory)
-                known = _merge(known, rest, self.limit_bytes)
+                known = merged(known, rest, self.limit_bytes)
             self._suffixes[key] = known
         return known
 
@@ -473,33 +443,3 @@ class Segments:
         if sizes is None:
             return self.kernels.whole(v, places, mode)
         return self.kernels.run(v, stripe_rows, sizes, places, mode)
-
-
-def _merge(mine: Sequence[Entry], rest: Sequence[Entry], limit_bytes: float) -> list[Entry]:
-    """Pareto front of all sums of one entry of each list, without those above the limit."""
-    _, score, hiding, _ = mine[0]
-    sums = [(a, b + score, c + hiding, m) for a, b, c, m in rest]
-    if len(mine) == 1:
-        return sums
-    size, score, hiding, mask = mine[1]
-    sums += [
-        (a + size, b + score, c + hiding, m | mask)
-        for a, b, c, m in rest
-        if a + size <= limit_bytes
-    ]
-    sums.sort()  # two sorted runs: one pass
-    front: list[Entry] = []
-    best = inf
-    for entry in sums:
-        if entry[1] < best:
-            best = entry[1]
-            front.append(entry)
-    return front
-
-
-@lru_cache(maxsize=1 << 16)
-def modes_of(mask: int, i: int, j: int) -> tuple[WeightMode, ...]:
-    """Weight modes of ops i..j from the mask of those with resident weights."""
-    return tuple(
-        WeightMode.RESIDENT if mask >> v & 1 else WeightMode.STREAMED for v in range(i, j + 1)
-    )

@@ -197,3 +197,26 @@ def test_an_overlap_is_no_excuse() -> None:
         elsewhere,
     ):
         assert check_plan(graph, target, broken) != []
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 6, 8, 11, 14, 16, 21, 30])
+def test_random_networks_with_all_switches(seed: int) -> None:
+    """Seed 16: a shorter op hides less of a copy, so chosen blocks alone are worse there."""
+    pytest.importorskip("ai_edge_litert", reason="the module of the networks needs LiteRT")
+    from tests.sim.test_random_networks import network
+
+    content, _ = network(seed)
+    config = CONFIGS[seed % 2]
+    graph, target = graph_for(content, config), load_target(config)
+    if not runs_on_npu(graph):
+        pytest.skip("a part of this network runs on the CPU")
+    inputs, values = interpreted(content, config)
+    plain, more = _planner(content, config), _planner(content, config, *Switch)
+    for budget in (*_budgets(plain), None):
+        plan = more.plan(budget)
+        assert check_plan(graph, target, plan) == []
+        assert differing(execute_plan(graph, plan, inputs), values) == []
+        assert plan.objective <= plain.plan(budget).objective * (1 + 1e-12)
+    smallest = more.plan(more.smallest_budget_bytes())
+    assert check_plan(graph, target, smallest) == []
+    assert differing(execute_plan(graph, smallest, inputs), values) == []
