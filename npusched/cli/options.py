@@ -20,7 +20,7 @@ CANDIDATES = ["none", "asked", "sweep"]
 
 PLAN_FORMATS = ["text", "json"]
 
-SWITCHES = ["block-choice", "staged-input"]
+SWITCHES = ["block-choice", "staged-input", "overlap"]
 """As ``schedule.Switch``, which is not imported for ``--help``; a test compares them."""
 
 P = ParamSpec("P")

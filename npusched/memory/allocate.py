@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -45,7 +46,24 @@ def allocate(
     goal = bound if limit_bytes is None else max(bound, limit_bytes)
     if not ranges:
         return Allocation(offsets=(), peak_bytes=0, bound_bytes=0)
-    placer = _Placer(ranges)
+    offsets, peak = search_orders(ranges, _Placer(ranges), goal, rounds)
+    return Allocation(offsets=tuple(offsets), peak_bytes=peak, bound_bytes=bound)
+
+
+class Placing(Protocol):
+    """Places items in a given order. ``sizes``: bytes of each."""
+
+    sizes: list[int]
+
+    def place(self, order: Sequence[int]) -> tuple[list[int], int]:
+        """Return the address of each item and the peak."""
+        ...
+
+
+def search_orders(
+    ranges: Sequence[LiveRange], placer: Placing, goal: int, rounds: int
+) -> tuple[list[int], int]:
+    """(addresses, peak) of the best order found, or of the first whose peak is within ``goal``."""
     best_order = _sorted_by(ranges, _ORDERS[0])
     best_offsets, best_peak = placer.place(best_order)
     for key in _ORDERS[1:]:
@@ -63,7 +81,7 @@ def allocate(
         offsets, peak = placer.place(order)
         if peak <= best_peak:
             best_offsets, best_peak, best_order = offsets, peak, order
-    return Allocation(offsets=tuple(best_offsets), peak_bytes=best_peak, bound_bytes=bound)
+    return best_offsets, best_peak
 
 
 _ORDERS: tuple[Callable[[LiveRange], tuple[int, ...]], ...] = (

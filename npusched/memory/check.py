@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from npusched.memory.ranges import LiveRange
 
 
 def check_allocation(
-    ranges: Sequence[LiveRange], offsets: Sequence[int], *, limit_bytes: int | None = None
+    ranges: Sequence[LiveRange],
+    offsets: Sequence[int],
+    *,
+    limit_bytes: int | None = None,
+    sharing: Collection[tuple[int, int]] = (),
 ) -> list[str]:
     """Return what is wrong with the allocation, one sentence per fault; [] if it is right.
 
     Checked: one offset per range, non-negative, multiple of 16; no two ranges that are alive at
     the same step share a byte; nothing ends above ``limit_bytes``; intervals are not empty.
+    ``sharing``: pairs (lower index first) that share bytes on purpose, which somebody else must
+    check.
     """
     faults: list[str] = []
     if len(offsets) != len(ranges):
@@ -35,6 +41,7 @@ def check_allocation(
             if (
                 a.size_bytes
                 and b.size_bytes
+                and (min(i, j), max(i, j)) not in sharing
                 and max(a.first_step, b.first_step) < min(a.end_step, b.end_step)
             ):
                 faults.append(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from npusched.cost.types import BlockConfig
 from npusched.graph.types import Placement
-from npusched.memory import Allocation, LiveRange, align_up, allocate
+from npusched.memory import Allocation, LiveRange, Tied, align_up, allocate, allocate_tied
 from npusched.schedule.kernels import Kernels, Places, Sizes
 from npusched.schedule.search import Solution, Step
 from npusched.schedule.segments import Detail, Segments
@@ -97,7 +97,7 @@ def constant_bytes(kernels: Kernels, segments: Segments) -> int:
 
 def sizes_of(segments: Segments, step: Step, v: int) -> tuple[int, Sizes]:
     """(nominal stripe rows, distinct sizes) of op v in a chosen segment."""
-    if step.start == step.end:
+    if step.start == step.end and not _detail(step).shift:
         rows = segments.windows[v].ofm_rows
         return rows, ((0, rows, 1),)
     detail = _detail(step)
@@ -183,7 +183,7 @@ def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, st
     if not solution.steps:
         return buffers  # nothing runs
     over = {
-        segments.graph.ops[step.end].final_ofm.tensor: detail.over
+        segments.graph.ops[step.end].final_ofm.tensor: (detail.over, detail.shift)
         for step in solution.steps
         for detail in (_detail(step),)
         if detail.over is not None
@@ -208,7 +208,8 @@ def _feature_maps(segments: Segments, solution: Solution, homes: Mapping[int, st
                 size_bytes=life.size_bytes,
                 first_step=first,
                 end_step=max(end, first + 1),
-                in_place_of=over.get(tensor),
+                in_place_of=over[tensor][0] if tensor in over else None,
+                shift_bytes=over[tensor][1] if tensor in over else 0,
             )
         )
     return buffers
@@ -304,6 +305,10 @@ def _allocate(
     result = []
     for memory in sorted({buffer.memory for buffer in buffers}):
         own = [buffer for buffer in buffers if buffer.memory == memory]
+        if any(buffer.shift_bytes for buffer in own):
+            within = limit if memory == budget_memory else None
+            result.append((memory, _allocate_tied(own, within)))
+            continue
         groups = _same_place(own)
         ranges = []
         for group in groups:
@@ -328,6 +333,22 @@ def _allocate(
     return tuple(result)
 
 
+def _allocate_tied(buffers: Sequence[Buffer], limit: int | None) -> Allocation:
+    """Addresses where some results start a fixed way below the input that they grow over."""
+    groups = []
+    for group in _same_place(buffers):
+        below: dict[int, int] = {}
+        by_tensor: dict[int, int] = {}
+        for k in group:  # in order of first steps: what is taken over comes first
+            buffer = buffers[k]
+            old = None if buffer.in_place_of is None else by_tensor.get(buffer.in_place_of)
+            below[k] = (0 if old is None else below[old]) + buffer.shift_bytes
+            by_tensor[buffer.tensor] = k
+        deepest = max(below.values())
+        groups.append(Tied(members=tuple((k, deepest - down) for k, down in below.items())))
+    return allocate_tied([buffer.live for buffer in buffers], groups, limit_bytes=limit)
+
+
 def _same_place(buffers: Sequence[Buffer]) -> list[list[int]]:
     """Indices of buffers that take each other's place, one list per place."""
     group_of: dict[int, list[int]] = {}
@@ -337,7 +358,10 @@ def _same_place(buffers: Sequence[Buffer]) -> list[list[int]]:
         if buffer.kind is BufferKind.FEATURE_MAP
     }
     groups: list[list[int]] = []
-    for k, buffer in sorted(enumerate(buffers), key=lambda pair: pair[1].first_step):
+    taken_last = sorted(
+        enumerate(buffers), key=lambda pair: (pair[1].first_step, pair[1].in_place_of is not None)
+    )
+    for k, buffer in taken_last:
         before = None if buffer.in_place_of is None else by_tensor.get(buffer.in_place_of)
         if before is None:
             groups.append([k])

@@ -11,9 +11,8 @@ from npusched.graph.opgraph import OpGraph
 from npusched.graph.reorder import reordered
 from npusched.graph.types import NOT_STORED, FeatureMap, Placement
 from npusched.hardware import Target
-from npusched.memory import check_allocation
 from npusched.schedule.check_order import order_faults
-from npusched.schedule.check_sharing import live_ranges, takeovers, weight_faults
+from npusched.schedule.check_sharing import address_faults, takeovers, weight_faults
 from npusched.schedule.replay import ReplayedOp, replay_segment
 from npusched.schedule.types import Buffer, BufferKind, Plan, Segment
 
@@ -126,18 +125,7 @@ def _edges(graph: OpGraph, plan: Plan) -> list[str]:
 def _addresses(target: Target, plan: Plan) -> list[str]:
     faults = []
     for memory, allocation in plan.allocations:
-        kept = [
-            (live, offset)
-            for live, offset in zip(
-                live_ranges(plan.in_memory(memory)), allocation.offsets, strict=True
-            )
-            if live.end_step > live.first_step
-        ]
-        faults += check_allocation(
-            [live for live, _ in kept],
-            [offset for _, offset in kept],
-            limit_bytes=allocation.peak_bytes,
-        )
+        faults += address_faults(plan.in_memory(memory), allocation)
         if memory == plan.budget_memory:
             shared = target.roles.const == target.roles.arena == target.roles.cache
             constants = plan.constant_bytes if shared else 0

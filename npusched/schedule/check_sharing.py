@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from npusched.graph.kinds import POOLS, is_elementwise_like
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement, ScheduledOp
-from npusched.memory import LiveRange, align_up
+from npusched.memory import Allocation, LiveRange, align_up, check_allocation
+from npusched.schedule.check_overlaps import overlap_faults
 from npusched.schedule.types import Buffer, BufferKind, Plan, WeightMode
 
 
@@ -20,7 +21,7 @@ def live_ranges(buffers: Sequence[Buffer]) -> list[LiveRange]:
     taken = {
         (buffer.in_place_of, buffer.first_step)
         for buffer in buffers
-        if buffer.in_place_of is not None
+        if buffer.in_place_of is not None and not buffer.shift_bytes
     }
     ranges = []
     for buffer in buffers:
@@ -36,6 +37,36 @@ def live_ranges(buffers: Sequence[Buffer]) -> list[LiveRange]:
             )
         )
     return ranges
+
+
+def address_faults(buffers: Sequence[Buffer], allocation: Allocation) -> list[str]:
+    """What is wrong with the addresses of one memory's buffers (see ``check_allocation``).
+
+    A result that grows over an input (``shift_bytes``) may share its bytes; whether it may at each
+    moment is for ``takeovers``.
+    """
+    kept = [
+        (buffer, live, offset)
+        for buffer, live, offset in zip(
+            buffers, live_ranges(buffers), allocation.offsets, strict=True
+        )
+        if live.end_step > live.first_step
+    ]
+    sharing = {
+        (min(k, other), max(k, other))
+        for k, (buffer, _, _) in enumerate(kept)
+        if buffer.shift_bytes
+        for other, (old, _, _) in enumerate(kept)
+        if old.tensor == buffer.in_place_of
+        and old.kind is BufferKind.FEATURE_MAP
+        and old.end_step == buffer.first_step + 1
+    }
+    return check_allocation(
+        [live for _, live, _ in kept],
+        [offset for _, _, offset in kept],
+        limit_bytes=allocation.peak_bytes,
+        sharing=sharing,
+    )
 
 
 def takeovers(graph: OpGraph, plan: Plan) -> list[str]:
@@ -71,6 +102,11 @@ def _takeover(graph: OpGraph, plan: Plan, buffer: Buffer, offsets: dict[int, int
         return [f"{name!r} takes over a buffer that is not alive"]
     old = before[0]
     faults = []
+    if buffer.shift_bytes:
+        if old.end_step != step + 1 or BufferKind.ROLLING in (old.kind, buffer.kind):
+            return [f"{name!r} grows over {old.name!r}, which is needed until {old.end_step}"]
+        at, old_at = offsets[id(buffer)], offsets[id(old)]
+        return overlap_faults(graph, plan.segments[step], buffer, old, at, old_at)
     if offsets[id(old)] != offsets[id(buffer)] or old.size_bytes != buffer.size_bytes:
         faults.append(f"{name!r} takes over {old.name!r} at another address or size")
     if old.end_step != step + 1:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from npusched.graph.chains import StopKind, primary_ifm, stripe_stop
 from npusched.graph.kinds import is_elementwise
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import Access, Layout, Placement, ScheduledOp
+from npusched.graph.types import Access, FeatureMap, Layout, Placement, ScheduledOp
+from npusched.memory import align_up
 from npusched.schedule.lifetimes import Lifetime
 from npusched.schedule.rows import (
     Policy,
@@ -123,6 +124,54 @@ class Fusing:
                     return False
         return True
 
+    def overlaps(self, i: int, j: int) -> tuple[int, ...]:
+        """Maps made before [i..j] whose dying rows op j's result may be written over.
+
+        Nobody reads them after the segment, and inside only in whole rows. See ``shift_bytes``.
+        Graph inputs count: their memory is free after the last read, too.
+        """
+        op = self.graph.ops[j]
+        if not self._striped[j] or op.count > 1:
+            return ()
+        written = op.final_ofm
+        result = self.graph.feature_maps[written.tensor]
+        if not _whole_rows(written, result) or self.graph.writers[result.id] != (j,):
+            return ()
+        found = []
+        for tensor in {a.tensor for v in range(i, j + 1) for a in self.graph.ops[v].ifms}:
+            fm, life = self.graph.feature_maps[tensor], self.lives.get(tensor)
+            kept = fm.is_constant or fm.is_graph_output or fm.is_persistent
+            if kept or life is None or not (life.first < i <= life.last <= j):
+                continue
+            reads = [
+                a for v in range(i, j + 1) for a in self.graph.ops[v].ifms if a.tensor == tensor
+            ]
+            if all(_whole_rows(access, fm) for access in reads):
+                found.append(tensor)
+        return tuple(sorted(found))
+
+    def shift_bytes(self, tensor: int, i: int, j: int, stripe_rows: int, policy: Policy) -> int:
+        """Bytes by which op j's result must start below the map to spare rows still needed.
+
+        While op j writes a stripe, the rows that it reads for it are needed, too. A multiple of 16,
+        not 0.
+        """
+        source = self.graph.feature_maps[tensor].row_bytes
+        result = self.graph.feature_maps[self.graph.ops[j].final_ofm.tensor].row_bytes
+        readers = [
+            (v, self._window(self.graph.ops[v], k))
+            for v in range(i, j + 1)
+            for k, access in enumerate(self.graph.ops[v].ifms)
+            if access.tensor == tensor
+        ]
+        shift = 0
+        for end, done in self._progress(i, j, stripe_rows, policy):
+            for v, window in readers:
+                if done[v] < self.windows[v].ofm_rows:
+                    low = window.needed(done[v], done[v] + 1)[0]
+                    shift = max(shift, end * result - low * source)
+        return align_up(max(shift, 1))
+
     def _progress(
         self, i: int, j: int, stripe_rows: int, policy: Policy
     ) -> list[tuple[int, dict[int, int]]]:
@@ -212,6 +261,11 @@ class Fusing:
             return self.windows[op.id]
         rows, ofm_rows = op.ifms[position].shape[1], op.ofm.shape[1]
         return Window(ofm_rows=ofm_rows, ifm_rows=rows, whole=rows != ofm_rows)
+
+
+def _whole_rows(access: Access, fm: FeatureMap) -> bool:
+    """True if the access sees the whole map as it is stored, one image."""
+    return _plain(access) and access.view == fm.shape and fm.shape[0] == 1
 
 
 def _plain(access: Access) -> bool:

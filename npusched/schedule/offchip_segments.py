@@ -13,10 +13,11 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from npusched.memory import align_up
+from npusched.schedule.fronts import Entry, modes_of
 from npusched.schedule.kernels import Places, Sizes
 from npusched.schedule.rows import Policy
 from npusched.schedule.search import NO_PREFETCH, Homes, Option
-from npusched.schedule.segments import Detail, Entry, Segments, modes_of
+from npusched.schedule.segments import Detail, Segments
 from npusched.schedule.staging import copy_cycles
 from npusched.schedule.types import WeightMode
 
@@ -41,7 +42,7 @@ class OffchipSegments(Segments):
             Option(
                 own + size,
                 score,
-                Detail(way[0], way[1], modes_of(mask, i, j), way[2]),
+                Detail(way[0], way[1], modes_of(mask, i, j), way[2], None, way[3]),
                 hiding,
                 offchip,
             )
@@ -63,7 +64,10 @@ class OffchipSegments(Segments):
         """Off-chip bytes of op v run whole."""
         detail = option.detail
         assert isinstance(detail, Detail)
-        if detail.way is None:
+        if detail.shift:
+            rows, sizes = self.sizes(v, v, detail.stripe_rows, detail.policy)
+            cost = self.kernels.run(v, rows, sizes, places, detail.modes[0])
+        elif detail.way is None:
             cost = self.kernels.whole(v, places, detail.modes[0])
         else:
             assert self.staged is not None

@@ -8,7 +8,7 @@ cheaper peak. What no plan can do is an ``InfeasibleError`` with the figures.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from math import inf
 
 import msgspec
@@ -37,6 +37,9 @@ ALLOCATION_TRIES = 64
 ONE_ORDER = "this op order"
 """How the scope of a plan starts (see ``ordering``)."""
 
+DOUBTFUL = frozenset({Switch.OVERLAP, Switch.BLOCK_CHOICE})
+"""Switches with which the search may miss plans that it finds without them."""
+
 
 class Planner(msgspec.Struct):
     """The search of one graph on one target, ready for any number of budgets."""
@@ -47,6 +50,7 @@ class Planner(msgspec.Struct):
     budget_memory: str
     unlimited: Callable[[], Planner]
     offchip: OffchipLimit | None = None
+    plainer: Callable[[], Planner] | None = None
 
     @classmethod
     def of(
@@ -73,7 +77,7 @@ class Planner(msgspec.Struct):
         inference may move from and to memories off the chip. ``switches``: what is looked at
         beyond that.
         """
-        unlimited = partial(
+        of = partial(
             cls.of,
             graph,
             target,
@@ -84,8 +88,9 @@ class Planner(msgspec.Struct):
             in_place=in_place,
             staged=staged,
             max_offchip_bytes=max_offchip_bytes,
-            switches=switches,
         )
+        unlimited = partial(of, switches=switches)
+        plain = partial(of, switches=switches - DOUBTFUL, limit_bytes=limit_bytes)
         kernels = Kernels(
             graph,
             target,
@@ -109,6 +114,7 @@ class Planner(msgspec.Struct):
             constant_bytes=constant_bytes(kernels, segments),
             budget_memory=memory,
             unlimited=unlimited,
+            plainer=cache(plain) if switches & DOUBTFUL else None,
             offchip=None
             if max_offchip_bytes is None
             else OffchipLimit(max_offchip_bytes, target, lambda: OffchipSegments(kernels, **scope)),
@@ -152,9 +158,35 @@ class Planner(msgspec.Struct):
     ) -> tuple[Plan | None, Solution | None]:
         """(cheapest plan that packs within the budget, cheapest solution by live sums).
 
-        What the search cannot prove is settled by HiGHS, where it is installed; for the many
-        points of a frontier that takes too long.
+        Overlaps tie addresses and may not pack; ops with chosen blocks are shorter and hide fewer
+        copies. Then a plan without them may be the better one. What the search cannot prove is
+        settled by HiGHS, where it is installed; for the many points of a frontier that takes too
+        long.
         """
+        found, best = self._packed(budget_bytes, limit, is_frontier=is_frontier)
+        if self.plainer is None or (found is not None and self._is_sure(found)):
+            return found, best
+        other, _ = self.plainer()._packed(budget_bytes, limit, is_frontier=is_frontier)
+        if other is None or (found is not None and other.objective >= found.objective):
+            return found, best
+        least = min(other.objective, inf if best is None else best.least or best.score)
+        bound = replace(
+            other.bound,
+            objective=least,
+            gap=other.objective / least - 1 if least else 0.0,
+            proof=Proof.FEASIBLE,
+            scope=self._scope(),
+        )
+        return replace(other, bound=bound), best
+
+    def _is_sure(self, plan: Plan) -> bool:
+        """True if no plan without overlaps and chosen blocks can be better."""
+        return plan.bound.gap == 0 and Switch.BLOCK_CHOICE not in self.segments.switches
+
+    def _packed(
+        self, budget_bytes: int | None, limit: int | None, *, is_frontier: bool = False
+    ) -> tuple[Plan | None, Solution | None]:
+        """Like ``_cheapest``, with all that is in the scope or nothing."""
         best: Solution | None = None
         for _ in range(ALLOCATION_TRIES):
             found = self._solve(budget_bytes, limit) if limit is None or limit >= 0 else None
@@ -243,7 +275,12 @@ class Planner(msgspec.Struct):
         """The cheapest plan of the least peak, with addresses; ask the unlimited planner."""
         solution = self.search.solve(self.search.smallest().peak_bytes)
         assert solution is not None
-        return solution, self._assemble(solution, None)
+        plan = self._assemble(solution, None)
+        if self.plainer is not None and plan.sram_peak_bytes > plan.sram_bound_bytes:
+            other = self.plainer()._smallest()
+            if other[1].sram_peak_bytes < plan.sram_peak_bytes:
+                return other
+        return solution, plan
 
     def _whole(self) -> Planner:
         """Return the planner of the same problem without a limit: this one if it has none."""
@@ -264,6 +301,17 @@ class Planner(msgspec.Struct):
             proof = Proof.FEASIBLE
         if solution is not best:
             notes = (*notes, "the cheapest plan did not pack; the next cheaper peak was taken")
+        bound = Bound(
+            cycles=compulsory_cycles(self.segments),
+            objective=least,
+            gap=gap,
+            proof=proof,
+            scope=self._scope(),
+        )
+        return replace(plan, bound=bound, notes=notes)
+
+    def _scope(self) -> str:
+        """The plans that a bound speaks of."""
         scope = (
             f"{ONE_ORDER}, segments of at most {self.segments.cap} ops, every number of "
             "stripes, weights streamed, resident, prefetched or sliced"
@@ -271,11 +319,4 @@ class Planner(msgspec.Struct):
         scope += described(self.segments.switches)
         if self.offchip is not None:
             scope += f", at most {self.offchip.max_bytes} bytes off the chip"
-        bound = Bound(
-            cycles=compulsory_cycles(self.segments),
-            objective=least,
-            gap=gap,
-            proof=proof,
-            scope=scope,
-        )
-        return replace(plan, bound=bound, notes=notes)
+        return scope

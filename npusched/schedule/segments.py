@@ -9,7 +9,7 @@ row policies, and for every op streamed or resident weights are options; the exa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import inf
 from operator import itemgetter
 from typing import TypedDict
@@ -20,9 +20,11 @@ from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
 from npusched.hardware import Target
 from npusched.memory import align_up
+from npusched.schedule.fronts import Entry, merged, modes_of
 from npusched.schedule.fusing import Fusing
 from npusched.schedule.kernels import KernelCost, Kernels, Places, Sizes
 from npusched.schedule.lifetimes import Lifetime, lifetimes, storage
+from npusched.schedule.overwriting import Overwriting
 from npusched.schedule.rows import Policy, stripe_candidates
 from npusched.schedule.search import (
     NO_PREFETCH,
@@ -57,6 +59,7 @@ class Detail(msgspec.Struct, frozen=True):
     """How a segment runs: final stripe height, row policy, and each op's weight mode.
 
     ``over``: the map whose place the segment's result takes, row by row; None = its own.
+    ``shift``: how many bytes below that map it starts; 0 = element by element in its place.
     ``way``: how the weights of a single op are staged (index, see ``staging``); None = not so.
     """
 
@@ -65,16 +68,14 @@ class Detail(msgspec.Struct, frozen=True):
     modes: tuple[WeightMode, ...]
     over: int | None = None
     way: int | None = None
+    shift: int = 0
 
 
-Entry = tuple[int, float, float, int]
-"""(bytes, score, cycles that hide a copy, ops with resident weights) of a suffix of a segment.
+Manner = tuple[int, Policy, int | None, int]
+"""Stripe height, row policy, overwritten map, and shift (see ``Detail``)."""
 
-The ops are a bit mask: bit v for op v.
-"""
-
-_Found = tuple[int, float, float, int, tuple[int, Policy, int | None]]
-"""An ``Entry`` of a whole segment, with its stripe height, row policy and overwritten map."""
+_Found = tuple[int, float, float, int, Manner]
+"""An ``Entry`` of a whole segment, with how its ops are striped."""
 
 _BY_BYTES_THEN_SCORE = itemgetter(0, 1)
 
@@ -100,7 +101,6 @@ class Segments:
         self.target: Target = kernels.target
         self.cap = cap
         self.limit_bytes = limit_bytes
-        self.in_place = in_place
         self.switches = switches
         self.staged = StagedWeights(kernels) if staged else None
         self.lives: dict[int, Lifetime] = lifetimes(
@@ -109,6 +109,14 @@ class Segments:
         self.tensors = sorted(self.lives)
         self._index = {tensor: k for k, tensor in enumerate(self.tensors)}
         self.fusing = Fusing(self.graph, self.lives, cap=cap, linear=linear)
+        self.overwriting = Overwriting(
+            self.graph,
+            self.lives,
+            self.fusing,
+            self.target.roles.cache,
+            in_place=in_place,
+            overlapping=Switch.OVERLAP in switches,
+        )
         self.windows = self.fusing.windows
         self.stored_in = storage(self.graph)
         self._touched = [touched_maps(op) for op in self.graph.ops]
@@ -196,23 +204,22 @@ class Segments:
         found.sort(key=_BY_BYTES_THEN_SCORE)
         front: list[Option] = []
         best = inf
-        for size, score, hiding, mask, (stripe_rows, policy, over) in found:
+        for size, score, hiding, mask, (stripe_rows, policy, over, shift) in found:
             if score < best:
                 best = score
                 modes = modes_of(mask, i, j)
-                front.append(Option(size, score, Detail(stripe_rows, policy, modes, over), hiding))
+                detail = Detail(stripe_rows, policy, modes, over, None, shift)
+                front.append(Option(size, score, detail, hiding))
         return front
 
-    def _striped(
-        self, i: int, j: int, homes: Mapping[int, str]
-    ) -> Iterator[tuple[int, tuple[int, Policy, int | None]]]:
+    def _striped(self, i: int, j: int, homes: Mapping[int, str]) -> Iterator[tuple[int, Manner]]:
         """(bytes without weights, way) for every way to cut segment [i..j] into stripes."""
         for stripe_rows in stripe_candidates(self.windows[j].ofm_rows):
             for policy in self._policies(i, j, stripe_rows):
                 rolling = self._rolling_bytes(i, j, stripe_rows, policy)
-                over, saved = self._overwritten(i, j, stripe_rows, policy, homes)
+                over, saved, shift = self.overwriting.found(i, j, stripe_rows, policy, homes)
                 if rolling - saved <= self.limit_bytes:
-                    yield rolling - saved, (stripe_rows, policy, over)
+                    yield rolling - saved, (stripe_rows, policy, over, shift)
 
     def _single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
         """Op v alone, whole: the front of all ways."""
@@ -221,7 +228,7 @@ class Segments:
     def _all_single(self, v: int, homes: Mapping[int, str], prefetch: int) -> list[Option]:
         """Op v alone, whole: streamed, resident, or staged in one of its ways."""
         rows = self._whole_rows(v)
-        over, saved = self._overwritten(v, v, rows, Policy.ALIGNED, homes)
+        over, saved, _ = self.overwriting.found(v, v, rows, Policy.ALIGNED, homes)
         own = self._internal_bytes(v) - saved
         places = self.places_of(v, v, v, homes)
         found: list[Option] = []
@@ -250,6 +257,28 @@ class Segments:
             size = own + sum(way.buffer_bytes)
             hides = self.staged.hides(v, places, index)
             found.append(Option(size, cost.score, detail, hides))
+        if prefetch == NO_PREFETCH and over is None and self.overwriting.overlapping:
+            found += self._overlapped_alone(v, homes)
+        return found
+
+    def _overlapped_alone(self, v: int, homes: Mapping[int, str]) -> list[Option]:
+        """Op v alone in stripes, its result over rows of its input that have been used."""
+        found, own = [], self._internal_bytes(v)
+        places = self.places_of(v, v, v, homes)
+        for stripe_rows in stripe_candidates(self.windows[v].ofm_rows):
+            over, saved, shift = self.overwriting.found(v, v, stripe_rows, Policy.ALIGNED, homes)
+            if over is None:
+                continue
+            rows, sizes = self.sizes(v, v, stripe_rows, Policy.ALIGNED)
+            found += [
+                Option(
+                    own - saved + size,
+                    score,
+                    Detail(rows, Policy.ALIGNED, modes_of(mask, v, v), over, None, shift),
+                    hiding,
+                )
+                for size, score, hiding, mask in self._entries(v, rows, sizes, places)
+            ]
         return found
 
     def prefetches(self, v: int) -> list[Prefetch]:
@@ -361,24 +390,6 @@ class Segments:
                     known.append((v, life.first, align_up(kept * fm.row_bytes)))
         return sum(size for v, first, size in known if v >= i and first >= i)
 
-    def _overwritten(
-        self, i: int, j: int, stripe_rows: int, policy: Policy, homes: Mapping[int, str]
-    ) -> tuple[int | None, int]:
-        """(map whose place the result takes, bytes of the budget memory that this saves)."""
-        if not self.in_place:
-            return None, 0
-        result = self.lives[self.graph.ops[j].final_ofm.tensor] if self.graph.ops[j].ofms else None
-        cache = self.target.roles.cache
-        for tensor in self.fusing.overwritable(i, j):
-            life = self.lives[tensor]
-            if result is None or homes.get(tensor, life.homes[0]) != cache:
-                continue
-            if homes.get(result.tensor, result.homes[0]) != cache or result.last <= j:
-                continue
-            if self.fusing.may_overwrite(tensor, i, j, stripe_rows, policy):
-                return tensor, result.size_bytes
-        return None, 0
-
     def _suffix(
         self, v: int, j: int, stripe_rows: int, policy: Policy, memory: Mapping[int, str]
     ) -> list[Entry]:
@@ -394,7 +405,7 @@ class Segments:
             known = self._entries(v, rows, sizes, places)
             if v < j:
                 rest = self._suffix(v + 1, j, stripe_rows, policy, memory)
-                known = _merge(known, rest, self.limit_bytes)
+                known = merged(known, rest, self.limit_bytes)
             self._suffixes[key] = known
         return known
 
@@ -433,33 +444,3 @@ class Segments:
         if sizes is None:
             return self.kernels.whole(v, places, mode)
         return self.kernels.run(v, stripe_rows, sizes, places, mode)
-
-
-def _merge(mine: Sequence[Entry], rest: Sequence[Entry], limit_bytes: float) -> list[Entry]:
-    """Pareto front of all sums of one entry of each list, without those above the limit."""
-    _, score, hiding, _ = mine[0]
-    sums = [(a, b + score, c + hiding, m) for a, b, c, m in rest]
-    if len(mine) == 1:
-        return sums
-    size, score, hiding, mask = mine[1]
-    sums += [
-        (a + size, b + score, c + hiding, m | mask)
-        for a, b, c, m in rest
-        if a + size <= limit_bytes
-    ]
-    sums.sort()  # two sorted runs: one pass
-    front: list[Entry] = []
-    best = inf
-    for entry in sums:
-        if entry[1] < best:
-            best = entry[1]
-            front.append(entry)
-    return front
-
-
-@lru_cache(maxsize=1 << 16)
-def modes_of(mask: int, i: int, j: int) -> tuple[WeightMode, ...]:
-    """Weight modes of ops i..j from the mask of those with resident weights."""
-    return tuple(
-        WeightMode.RESIDENT if mask >> v & 1 else WeightMode.STREAMED for v in range(i, j + 1)
-    )

@@ -10,10 +10,12 @@ class Switch(StrEnum):
     """``BLOCK_CHOICE``: the legal OFM block of least striped cost instead of Vela's.
 
     ``STAGED_INPUT``: graph inputs may be copied from the arena to the staging memory first.
+    ``OVERLAP``: a result may be written over rows of its input that have been used.
     """
 
     BLOCK_CHOICE = "block-choice"
     STAGED_INPUT = "staged-input"
+    OVERLAP = "overlap"
 
 
 def described(switches: Iterable[Switch]) -> str:

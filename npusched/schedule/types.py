@@ -154,9 +154,10 @@ class Buffer(msgspec.Struct, frozen=True, kw_only=True):
     ``tensor`` is the feature map's id, or the op's id for weights. ``rows`` is the number of rows
     kept (0 for weights). Alive in segments [first_step, end_step). ``in_place_of``: the feature map
     (id) whose buffer, at the same address, this one takes over in its first segment, element by
-    element; None = a place of its own. ``is_copy``: holds the result of a ``Copy``. ``late_start``:
-    filled in the second half of its first segment (a prefetch), ``early_end``: free in the second
-    half of its last one (a depth slice that has been used).
+    element; None = a place of its own. ``shift_bytes``: it starts so many bytes below that map and
+    grows over rows that have been used, 0 = in its very place. ``is_copy``: holds the result of a
+    ``Copy``. ``late_start``: filled in the second half of its first segment (a prefetch),
+    ``early_end``: free in the second half of its last one (a depth slice that has been used).
     """
 
     kind: BufferKind
@@ -168,6 +169,7 @@ class Buffer(msgspec.Struct, frozen=True, kw_only=True):
     first_step: int
     end_step: int
     in_place_of: int | None = None
+    shift_bytes: int = 0
     is_copy: bool = False
     late_start: bool = False
     early_end: bool = False

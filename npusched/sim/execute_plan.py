@@ -16,8 +16,7 @@ import numpy as np
 from npusched.errors import PlanError
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Access, FeatureMap, Layout, Placement, ScheduledOp
-from npusched.memory import check_allocation
-from npusched.schedule.check_sharing import live_ranges
+from npusched.schedule.check_sharing import address_faults
 from npusched.schedule.lifetimes import storage
 from npusched.schedule.replay import rows_read
 from npusched.schedule.rows import Policy
@@ -135,17 +134,7 @@ def _offsets(plan: Plan) -> list[int]:
 def check_addresses(plan: Plan) -> None:
     """Refuse buffers that share bytes while both are needed (PlanError)."""
     for memory, allocation in plan.allocations:
-        ranges = live_ranges(plan.in_memory(memory))
-        kept = [
-            (live, offset)
-            for live, offset in zip(ranges, allocation.offsets, strict=True)
-            if live.end_step > live.first_step
-        ]
-        faults = check_allocation(
-            [live for live, _ in kept],
-            [offset for _, offset in kept],
-            limit_bytes=allocation.peak_bytes,
-        )
+        faults = address_faults(plan.in_memory(memory), allocation)
         if faults:
             raise PlanError(f"the plan's addresses in {memory} are wrong", faults[0])
 
@@ -270,6 +259,9 @@ class _Execution:
         if rows is not None and any(a.step_h > 1 for a in (*op.ifms, op.final_ofm)):
             raise PlanError(f"op {op.id} runs in stripes", "but it touches every second row only")
         target = self._find(op.final_ofm.tensor, writes=True)
+        if self.is_checked and self.plan.buffers[target.number].shift_bytes:
+            # what it overwrites is gone before it reads: a kernel writes while it reads
+            self.memories[target.memory].reserve(target, op.final_ofm, rows)
         values = []
         for position, access in enumerate(op.ifms):
             needed = None if rows is None else rows_needed(op, position, *rows)

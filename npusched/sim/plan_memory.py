@@ -82,8 +82,25 @@ class ByteMemory:
         n, _, w, c = _slices(access)
         shape = (n.stop - n.start, len(numbers), len(range(w.start, w.stop, w.step)), len(c))
         content = content.reshape(shape)
-        for index, (row, slot) in enumerate(zip(numbers, _slots(place, numbers), strict=True)):
+        for index, slot in enumerate(_slots(place, numbers)):
             _put(values[n, slot, w], content[:, index], c)
+        self._mark(place, access, numbers, tags)
+
+    def reserve(self, place: Place, access: Access, rows: tuple[int, int] | None) -> None:
+        """Mark what ``write`` would store as the place's own; the values stay as they are."""
+        numbers = self._rows(place, access, rows)
+        _, tags = self._arrays(place, access)
+        self._mark(place, access, numbers, tags)
+
+    def _mark(
+        self,
+        place: Place,
+        access: Access,
+        numbers: npt.NDArray[np.int64],
+        tags: list[Array],
+    ) -> None:
+        n, _, w, c = _slices(access)
+        for row, slot in zip(numbers, _slots(place, numbers), strict=True):
             for byte_tags in tags:
                 _put(byte_tags[n, slot, w], np.int64(_tag(place, int(row))), c)
 

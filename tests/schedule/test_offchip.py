@@ -324,3 +324,31 @@ def test_a_search_that_is_cut_off_states_its_gap(monkeypatch: pytest.MonkeyPatch
     assert offchip_bytes(target, rough) <= limit
     assert rough.bound.objective <= exact.objective <= rough.objective
     assert rough.objective == pytest.approx(rough.bound.objective * (1 + rough.bound.gap))
+
+
+@settings(max_examples=15, deadline=None)
+@given(_networks(), st.sampled_from(sorted(TARGETS)), st.integers(0, 4096))
+def test_objectives_minimise_what_they_say(content: bytes, name: str, extra: int) -> None:
+    """At one budget no other objective's plan has less of what an objective minimises."""
+    target = TARGETS[name]
+    budget = _planner(content, target).smallest_budget_bytes() + extra
+    plans = {
+        goal: _planner(content, target, objective=Objective(goal=goal)).plan(budget)
+        for goal in Goal
+    }
+    plain = Objective(lambda_cycles_per_byte=0.0)
+    fastest = _planner(content, target, objective=plain).plan(budget)
+    for plan in (*plans.values(), fastest):
+        if plans[Goal.ENERGY].bound.gap == 0:
+            least = plans[Goal.ENERGY].amounts.energy_nj[1]
+            assert least <= plan.amounts.energy_nj[1] * (1 + 1e-9)
+        if plans[Goal.OFFCHIP].bound.gap == 0:
+            assert offchip_bytes(target, plans[Goal.OFFCHIP]) <= offchip_bytes(target, plan)
+        assert plans[Goal.SRAM].sram_bound_bytes <= plan.sram_bound_bytes
+        if fastest.bound.gap == 0:
+            assert fastest.amounts.npu_cycles <= plan.amounts.npu_cycles
+    with pytest.raises(InfeasibleError) as caught:
+        _planner(content, target, 0).plan(budget)
+    if plans[Goal.OFFCHIP].bound.gap == 0:
+        least_bytes = caught.value.values["smallest_feasible_offchip_bytes"]
+        assert offchip_bytes(target, plans[Goal.OFFCHIP]) == least_bytes

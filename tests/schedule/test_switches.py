@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.plan_damage import differing
+from benchmarks.plan_damage import differing, moved, offset_of
 from npusched.cli.options import SWITCHES
 from npusched.demos import demo
+from npusched.errors import SimError
 from npusched.hardware import load_target
 from npusched.schedule import Plan, Planner, Switch, check_plan
 from npusched.schedule.offchip_limit import offchip_bytes
@@ -129,3 +130,86 @@ def test_a_staged_input_counts_off_the_chip() -> None:
         least = planner.offchip.search.least_offchip(16 * 1024)
         assert least is not None
         assert least.offchip_bytes <= offchip_bytes(target, stays)
+
+
+def _overlapped(config: str) -> tuple[Plan, int]:
+    """A plan with a result over its input, and the number of that buffer."""
+    plan = _planner(demo("ds_cnn"), config, Switch.OVERLAP).plan(
+        _planner(demo("ds_cnn"), config, Switch.OVERLAP).smallest_budget_bytes()
+    )
+    return plan, next(k for k, buffer in enumerate(plan.buffers) if buffer.shift_bytes)
+
+
+def test_overlap_needs_less_sram() -> None:
+    config = "ethos-u55-128"
+    plan, number = _overlapped(config)
+    plain = _planner(demo("ds_cnn"), config).smallest_budget_bytes()
+    assert plan.sram_peak_bytes < 0.9 * plain
+    buffer = plan.buffers[number]
+    old = next(b for b in plan.buffers if b.tensor == buffer.in_place_of)
+    at, old_at = (offset_of(plan, plan.buffers.index(b)) for b in (buffer, old))
+    assert at == old_at - buffer.shift_bytes
+    assert at + buffer.size_bytes > old_at
+
+
+def test_one_row_more_is_refused() -> None:
+    """A smaller shift lets the result run into rows that are still needed."""
+    content, config = demo("ds_cnn"), "ethos-u55-128"
+    graph, target = graph_for(content, config), load_target(config)
+    plan, number = _overlapped(config)
+    inputs, values = interpreted(content, config)
+    assert check_plan(graph, target, plan) == []
+    assert differing(execute_plan(graph, plan, inputs), values) == []
+    row_bytes = graph.feature_maps[plan.buffers[number].tensor].row_bytes
+    assert plan.buffers[number].shift_bytes % row_bytes == 0  # so 16 bytes less reach a row more
+    buffers = list(plan.buffers)
+    shift = buffers[number].shift_bytes - 16
+    buffers[number] = replace(buffers[number], shift_bytes=shift)
+    at = offset_of(plan, number) + 16
+    broken = moved(replace(plan, buffers=tuple(buffers)), number, at)
+    assert any("over which" in fault for fault in check_plan(graph, target, broken))
+    with pytest.raises(SimError):
+        execute_plan(graph, broken, inputs)
+
+
+def test_an_overlap_is_no_excuse() -> None:
+    """Elsewhere, undeclared, or while the input is still needed: refused."""
+    content, config = demo("ds_cnn"), "ethos-u55-128"
+    graph, target = graph_for(content, config), load_target(config)
+    plan, number = _overlapped(config)
+    buffers = list(plan.buffers)
+    undeclared = [*buffers]
+    undeclared[number] = replace(buffers[number], in_place_of=None, shift_bytes=0)
+    old = next(k for k, b in enumerate(buffers) if b.tensor == buffers[number].in_place_of)
+    longer = [*buffers]
+    longer[old] = replace(buffers[old], end_step=buffers[old].end_step + 1)
+    elsewhere = moved(plan, number, offset_of(plan, number) + 16)
+    for broken in (
+        replace(plan, buffers=tuple(undeclared)),
+        replace(plan, buffers=tuple(longer)),
+        elsewhere,
+    ):
+        assert check_plan(graph, target, broken) != []
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 6, 8, 11, 14, 16, 21, 30])
+def test_random_networks_with_all_switches(seed: int) -> None:
+    """Seed 16: a shorter op hides less of a copy, so chosen blocks alone are worse there."""
+    pytest.importorskip("ai_edge_litert", reason="the module of the networks needs LiteRT")
+    from tests.sim.test_random_networks import network
+
+    content, _ = network(seed)
+    config = CONFIGS[seed % 2]
+    graph, target = graph_for(content, config), load_target(config)
+    if not runs_on_npu(graph):
+        pytest.skip("a part of this network runs on the CPU")
+    inputs, values = interpreted(content, config)
+    plain, more = _planner(content, config), _planner(content, config, *Switch)
+    for budget in (*_budgets(plain), None):
+        plan = more.plan(budget)
+        assert check_plan(graph, target, plan) == []
+        assert differing(execute_plan(graph, plan, inputs), values) == []
+        assert plan.objective <= plain.plan(budget).objective * (1 + 1e-12)
+    smallest = more.plan(more.smallest_budget_bytes())
+    assert check_plan(graph, target, smallest) == []
+    assert differing(execute_plan(graph, smallest, inputs), values) == []
