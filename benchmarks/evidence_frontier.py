@@ -8,7 +8,7 @@ from the least that any result of Vela uses to the most; U65 and U85: fixed budg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, inf, log
 from statistics import median
 
@@ -18,8 +18,8 @@ from npusched.api.planning import Prepared, prepare
 from npusched.errors import InfeasibleError, NpuschedError
 from npusched.hardware import Target, load_target
 from npusched.hardware.target import MemoryMode
-from npusched.schedule import Objective, Plan, Planner, check_plan
-from npusched.schedule.kernels import OFF_CHIP
+from npusched.schedule import Objective, OrderedPlanner, Plan, Planner, Switch, check_plan
+from npusched.schedule.offchip_limit import offchip_bytes
 from npusched.vela.cache import VelaCache
 from npusched.vela.candidates import Candidates, candidates_of
 from npusched.vela.options import VelaOptions
@@ -36,6 +36,20 @@ ABLATIONS: dict[str, dict[str, object]] = {
     "no staged weights": {"staged": False},
 }
 """What is left out, and the argument of ``Planner.of`` that leaves it out."""
+
+SWITCHES: dict[str, frozenset[Switch]] = {
+    **{str(switch): frozenset({switch}) for switch in Switch},
+    "all switches": frozenset(Switch),
+}
+"""What is allowed beyond the default; the gains rest on Vela's model."""
+
+VARIANTS: dict[str, dict[str, object]] = {
+    **ABLATIONS,
+    **{name: {"switches": switches} for name, switches in SWITCHES.items()},
+}
+
+LIMITED_BYTES = 300_000
+"""Largest file that is also planned with a limit on off-chip bytes."""
 
 COMPILATIONS = ((300_000, 64), (1_500_000, 40), (1 << 62, 16))
 """Most compilations of a sweep by size of the file: large models take seconds each."""
@@ -55,8 +69,7 @@ def measure(case: Case) -> Row:
         prepared = prepare(
             content, name=path, target=target, options=PlanOptions(candidates="none")
         )
-        planner = Planner.of(prepared.graph, target, prepared.sizes.of)
-        plans = planner.frontier(None)
+        plans = OrderedPlanner(prepared.graph, target, prepared.sizes.of).frontier(None)
         limit = next(count for size, count in COMPILATIONS if len(content) <= size)
         swept = sweep(content, target, cache=VelaCache(), max_compiles=limit)
         options = [point.options for point in swept.distinct]
@@ -67,6 +80,10 @@ def measure(case: Case) -> Row:
     if not theirs.found:
         return {"status": f"no plan of Vela's: {'; '.join(theirs.reasons)}"[:200]}
     budgets = _budgets(target, theirs)
+    variants = {
+        name: _planner(prepared, target, arguments, max(size for _, size in budgets))
+        for name, arguments in VARIANTS.items()
+    }
     return {
         "status": "compared",
         "plans": len(plans),
@@ -77,7 +94,8 @@ def measure(case: Case) -> Row:
         "vela_none": theirs.results - len(theirs.found),
         "least": [plans[-1].sram_peak_bytes, min(c.plan.sram_peak_bytes for c in theirs.found)],
         "points": [
-            {"budget": name, **_at(prepared, plans, theirs, target, size)} for name, size in budgets
+            {"budget": name, **_at(prepared, plans, theirs, variants, target, size)}
+            for name, size in budgets
         ],
         **_dominance(plans, theirs),
     }
@@ -102,6 +120,7 @@ def _at(
     prepared: Prepared,
     plans: Sequence[Plan],
     theirs: Candidates,
+    variants: Mapping[str, Planner],
     target: Target,
     budget: int,
 ) -> Row:
@@ -116,19 +135,39 @@ def _at(
         "vela_cycles": min((round(_cycles(target, plan)) for plan in fitting), default=None),
         "asked": _figures(target, asked.found[0].plan if asked.found else None),
     }
-    for name, left_out in ABLATIONS.items():
-        row[name] = _figures(target, _without(prepared, target, left_out, budget))
+    for name, variant in variants.items():
+        row[name] = _figures(target, _within(variant, budget))
+    row["limited"] = _limited(prepared, target, ours, _best(fitting, budget), budget)
     return row
 
 
-def _without(
-    prepared: Prepared, target: Target, left_out: dict[str, object], budget: int
-) -> Plan | None:
-    """The best plan within a budget when something is left out; None if there is none."""
+def _limited(
+    prepared: Prepared, target: Target, ours: Plan | None, theirs: Plan | None, budget: int
+) -> list[float] | None:
+    """Ours with no more off-chip bytes than the best of Vela's; None if that is no limit.
+
+    Only for files of up to ``LIMITED_BYTES``.
+    """
+    if ours is None or theirs is None or prepared.model.size_bytes > LIMITED_BYTES:
+        return None
+    limit = offchip_bytes(target, theirs)
+    if offchip_bytes(target, ours) <= limit:
+        return None
+    planner = _planner(prepared, target, {"max_offchip_bytes": limit}, budget)
+    return _figures(target, _within(planner, budget))
+
+
+def _planner(
+    prepared: Prepared, target: Target, arguments: Mapping[str, object], limit: int
+) -> Planner:
     make: Callable[..., Planner] = Planner.of
-    poorer = make(prepared.graph, target, prepared.sizes.of, limit_bytes=budget, **left_out)
+    return make(prepared.graph, target, prepared.sizes.of, limit_bytes=limit, **arguments)
+
+
+def _within(planner: Planner, budget: int) -> Plan | None:
+    """The best plan within a budget; None if there is none."""
     try:
-        return poorer.plan(budget)
+        return planner.plan(budget)
     except InfeasibleError:
         return None
 
@@ -142,13 +181,10 @@ def _figures(target: Target, plan: Plan | None) -> list[float] | None:
     """[objective, NPU cycles with CPU time at the NPU clock, off-chip bytes, SRAM peak]."""
     if plan is None:
         return None
-    amounts = plan.amounts
-    off = sum(amounts.moved(memory.name) for memory in target.memories if memory.kind in OFF_CHIP)
-    flash = amounts.moved(target.const.name)
     return [
         round(plan.objective, 1),
         round(_cycles(target, plan)),
-        off or flash,
+        offchip_bytes(target, plan),
         plan.sram_peak_bytes,
     ]
 
@@ -261,10 +297,8 @@ def _summary(config: str, points: Sequence[_Point]) -> list[str]:
         "Models with fused ops. Objective, off-chip bytes: both best plans by the objective.",
         "",
         "| budget | models | cycles, geomean | without the best | median | objective | "
-        "off-chip bytes | cycles against Vela as asked | "
-        + " | ".join(f"{name}: cycles" for name in ABLATIONS)
-        + " |",
-        "|---" * (8 + len(ABLATIONS)) + "|",
+        "off-chip bytes | cycles against Vela as asked |",
+        "|---" * 8 + "|",
     ]
     for name in names:
         mine = [p for p in points if p.budget == name and p.is_fused and p.cycles is not None]
@@ -272,10 +306,41 @@ def _summary(config: str, points: Sequence[_Point]) -> list[str]:
         lines.append(
             f"| {name} | {len(mine)} | {_percent(_geomean(cycles))} | "
             f"{_percent(_geomean(cycles[1:]))} | {_percent(median(cycles) if cycles else None)} | "
-            f"{_mean(mine, 0)} | {_mean(mine, 2)} | {_asked(mine)} | "
-            + " | ".join(_mean(mine, 1, "ours", other) for other in ABLATIONS)
-            + " |"
+            f"{_mean(mine, 0)} | {_mean(mine, 2)} | {_asked(mine)} |"
         )
+    return [*lines, *_left_out(names, points), *_switched(names, points)]
+
+
+def _left_out(names: Sequence[str], points: Sequence[_Point]) -> list[str]:
+    """What each ingredient is worth."""
+    lines = [
+        "",
+        "Left out of the planner: how much lower ours with everything is in the objective (geomean "
+        "over the models that still have a plan; in brackets how many, if fewer).",
+        "",
+        "| budget | " + " | ".join(ABLATIONS) + " |",
+        "|---" * (1 + len(ABLATIONS)) + "|",
+    ]
+    for name in names:
+        mine = [p for p in points if p.budget == name and p.is_fused and p.point["ours"]]
+        cells = " | ".join(_mean(mine, 0, other) for other in ABLATIONS)
+        lines.append(f"| {name} | {cells} |")
+    return lines
+
+
+def _switched(names: Sequence[str], points: Sequence[_Point]) -> list[str]:
+    """What the switches add, under Vela's model."""
+    lines = [
+        "",
+        "With switches, under Vela's model (`--allow`): cycles against the best of Vela, geomean.",
+        "",
+        "| budget | none | " + " | ".join(SWITCHES) + " |",
+        "|---" * (2 + len(SWITCHES)) + "|",
+    ]
+    for name in names:
+        mine = [p for p in points if p.budget == name and p.is_fused and p.cycles is not None]
+        cells = " | ".join(_mean(mine, 1, "vela", who) for who in ("ours", *SWITCHES))
+        lines.append(f"| {name} | {cells} |")
     return lines
 
 
@@ -305,15 +370,30 @@ def _dominated(rows: Sequence[Row]) -> list[str]:
         lines.append(
             f"- {config}: of {total} plans of Vela's on {len(mine)} models, {len(worse)} are "
             f"better than ours with no more SRAM in the default objective, {len(much)} by more "
-            "than 1 %; with candidates none is."
+            "than 1 %. With candidates none can be: they are on the frontier "
+            "(tests/api/test_candidates.py)."
         )
         lines += [
             f"    - {_case(row)[0]}, {w[0]:.0f} bytes: ours is {w[1]:.1f} % worse"
             for row, w in much
         ]
+    lines += _within_bytes(rows)
     faults = [f"{' '.join(_case(row))}: {fault}" for row in compared for fault in _texts(row)]
     lines.append(f"- Plans of ours that fail a check: {', '.join(faults) or 'none'}.")
     return lines
+
+
+def _within_bytes(rows: Sequence[Row]) -> list[str]:
+    """Ours when it may move no more off the chip than the best of Vela's at the same budget."""
+    points = [p for p in _points(rows) if p.point["limited"] is not None]
+    worse = [p for p in points if (p.ratio(0, "vela", "limited") or 0) > 1 + 1e-9]
+    names = ", ".join(f"{p.model} {p.config} {p.budget}" for p in worse)
+    return [
+        f"- At {len(points)} budgets (files of up to {LIMITED_BYTES // 1000} kB) our best plan "
+        "moves more bytes off the chip than the best of Vela's. Limited to Vela's bytes "
+        f"(`--max-offchip-bytes`), ours is worse in the objective at {len(worse)}"
+        + (f": {names}." if names else ".")
+    ]
 
 
 def _pairs(row: Row) -> list[list[float]]:
