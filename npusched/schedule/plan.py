@@ -33,8 +33,8 @@ ALLOCATION_TRIES = 64
 """Plans tried when addresses fragment, each with a lower live sum than the one before."""
 
 
-DOUBTFUL = frozenset({Switch.OVERLAP, Switch.BLOCK_CHOICE})
-"""Switches with which the search may miss plans that it finds without them."""
+DOUBTFUL = (Switch.OVERLAP, Switch.BLOCK_CHOICE)
+"""Switches with which the search may miss plans that it finds without; left out one by one."""
 
 
 class Planner(msgspec.Struct):
@@ -86,7 +86,8 @@ class Planner(msgspec.Struct):
             max_offchip_bytes=max_offchip_bytes,
         )
         unlimited = partial(of, switches=switches)
-        plain = partial(of, switches=switches - DOUBTFUL, limit_bytes=limit_bytes)
+        doubtful = [switch for switch in DOUBTFUL if switch in switches]
+        plain = partial(of, switches=switches - {*doubtful[:1]}, limit_bytes=limit_bytes)
         kernels = Kernels(
             graph,
             target,
@@ -110,7 +111,7 @@ class Planner(msgspec.Struct):
             constant_bytes=constant_bytes(kernels, segments),
             budget_memory=memory,
             unlimited=unlimited,
-            plainer=cache(plain) if switches & DOUBTFUL else None,
+            plainer=cache(plain) if doubtful else None,
             offchip=None
             if max_offchip_bytes is None
             else OffchipLimit(max_offchip_bytes, target, lambda: OffchipSegments(kernels, **scope)),
@@ -160,7 +161,7 @@ class Planner(msgspec.Struct):
         found, best = self._packed(budget_bytes, limit)
         if self.plainer is None or (found is not None and self._is_sure(found)):
             return found, best
-        other, _ = self.plainer()._packed(budget_bytes, limit)
+        other, _ = self.plainer()._cheapest(budget_bytes, limit)
         if other is None or (found is not None and other.objective >= found.objective):
             return found, best
         least = min(other.objective, inf if best is None else best.least or best.score)
