@@ -37,8 +37,8 @@ ALLOCATION_TRIES = 64
 ONE_ORDER = "this op order"
 """How the scope of a plan starts (see ``ordering``)."""
 
-DOUBTFUL = frozenset({Switch.OVERLAP, Switch.BLOCK_CHOICE})
-"""Switches with which the search may miss plans that it finds without them."""
+DOUBTFUL = (Switch.OVERLAP, Switch.BLOCK_CHOICE)
+"""Switches with which the search may miss plans that it finds without; left out one by one."""
 
 
 class Planner(msgspec.Struct):
@@ -90,7 +90,8 @@ class Planner(msgspec.Struct):
             max_offchip_bytes=max_offchip_bytes,
         )
         unlimited = partial(of, switches=switches)
-        plain = partial(of, switches=switches - DOUBTFUL, limit_bytes=limit_bytes)
+        doubtful = [switch for switch in DOUBTFUL if switch in switches]
+        plain = partial(of, switches=switches - {*doubtful[:1]}, limit_bytes=limit_bytes)
         kernels = Kernels(
             graph,
             target,
@@ -114,7 +115,7 @@ class Planner(msgspec.Struct):
             constant_bytes=constant_bytes(kernels, segments),
             budget_memory=memory,
             unlimited=unlimited,
-            plainer=cache(plain) if switches & DOUBTFUL else None,
+            plainer=cache(plain) if doubtful else None,
             offchip=None
             if max_offchip_bytes is None
             else OffchipLimit(max_offchip_bytes, target, lambda: OffchipSegments(kernels, **scope)),
@@ -166,7 +167,7 @@ class Planner(msgspec.Struct):
         found, best = self._packed(budget_bytes, limit, is_frontier=is_frontier)
         if self.plainer is None or (found is not None and self._is_sure(found)):
             return found, best
-        other, _ = self.plainer()._packed(budget_bytes, limit, is_frontier=is_frontier)
+        other, _ = self.plainer()._cheapest(budget_bytes, limit, is_frontier=is_frontier)
         if other is None or (found is not None and other.objective >= found.objective):
             return found, best
         least = min(other.objective, inf if best is None else best.least or best.score)

@@ -79,6 +79,9 @@ def test_all_together(config: str) -> None:
         plan = more.plan(budget)
         assert check_plan(graph, target, plan) == []
         assert plan.objective <= plain.plan(budget).objective
+        for switch in Switch:
+            alone = _planner(content, config, switch).plan(budget).objective
+            assert plan.objective <= alone * (1 + 1e-9)
         assert differing(execute_plan(graph, plan, inputs), values) == []
         for switch in Switch:
             assert switch.value.replace("-", " ") in plan.bound.scope
