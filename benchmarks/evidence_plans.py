@@ -134,8 +134,9 @@ def render(rows: Sequence[Row]) -> str:
     lines = [
         "The scheduled graph, executed on whole tensors (interpreter) and by plans of",
         "`npusched plan` at three budgets (without a limit, half of what that uses, the smallest",
-        "feasible), CPU ops by LiteRT, NPU ops stripe by stripe through bytes at the plan's addresses. Every feature map that",
-        "holds a tensor of the file is compared with LiteRT's `BUILTIN_REF`, temporaries of",
+        "feasible), CPU ops by LiteRT, NPU ops stripe by stripe through bytes at the plan's",
+        "addresses. Every feature map that holds a tensor of the file is compared with LiteRT's",
+        "`BUILTIN_REF`, temporaries of",
         "decomposed ops with the interpreter; rolled ones never exist as a whole: their rows are",
         f"compared as they are written. Tolerance 0, {INPUTS} seeded random inputs, {FEW_INPUTS}",
         f"above {FEW_ABOVE_MACS // 10**6} MMAC.",
