@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
 from npusched.graph.opgraph import OpGraph
 from npusched.ir import Model, OpKind
 from npusched.sim.execute_plan import Executed
+from npusched.sim.host_ops import HostOps
 from npusched.sim.interpret import Interpreter, Values
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.reference import random_inputs, reference_values
@@ -27,14 +29,15 @@ class Counts:
     values: int = 0
     temporaries: int = 0
     rolled: int = 0
-    differing: dict[str, tuple[int, int]] = field(default_factory=dict)
+    differing: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def add(self, name: str, got: Array, wanted: Array) -> None:
         """Compare the values of all inputs."""
         self.values += wanted.size
-        gap = np.abs(got.astype(np.int64) - wanted.astype(np.int64))
-        if gap.any():
-            self.differing[name] = (int(np.count_nonzero(gap)), int(gap.max()))
+        wrong = unequal(got, wanted)
+        if wrong.any():
+            gap = np.abs(got[wrong].astype(np.float64) - wanted[wrong].astype(np.float64))
+            self.differing[name] = (int(np.count_nonzero(wrong)), float(gap.max()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +54,30 @@ class Expected:
     outputs: tuple[int, ...]
     interpreted: list[Values]
 
+    def is_compared(self, tensor: int) -> bool:
+        """False for inputs, and for variables: they are compared through what is made of them."""
+        fm = self.graph.feature_maps[tensor]
+        return not fm.is_persistent and bool(self.graph.writers[tensor])
+
     def wanted(self, tensor: int) -> Array | None:
         """The reference's values of a map (runs, elements), None for temporaries."""
-        source = self.graph.feature_maps[tensor].source
-        found = None if source is None else self.reference.get(source[1])
-        return None if found is None else found.reshape(len(found), -1)
+        fm = self.graph.feature_maps[tensor]
+        found = None if fm.source is None else self.reference.get(fm.source[1])
+        if found is None or found[0].size != prod(fm.shape):
+            return None
+        return found.reshape(len(found), -1)
 
 
 def expect(model: Model, graph: OpGraph, count: int, seed: int = 0) -> Expected:
     """Run the reference and the interpreter on random inputs. Raises SimError if one cannot."""
-    interpreter = Interpreter(graph)
+    interpreter = Interpreter(graph, host=HostOps(model, graph))
     subgraph = model.subgraphs[graph.subgraph]
     drawn = random_inputs(subgraph, count, seed)
     runs = [[drawn[index][k] for index in subgraph.inputs] for k in range(count)]
     wanted = {
         fm.source[1]
         for fm in graph.feature_maps.values()
-        if fm.source is not None and not fm.is_constant and not fm.is_graph_input
+        if fm.source is not None and fm.dtype.bits and graph.writers[fm.id]
     }
     reference = reference_values(
         model.content,
@@ -76,8 +86,7 @@ def expect(model: Model, graph: OpGraph, count: int, seed: int = 0) -> Expected:
         keeps_all=True,
         is_stateful=any(op.kind is OpKind.VAR_HANDLE for op in subgraph.ops),
     )
-    interpreted = [interpreter.run(inputs) for inputs in runs]
-    return Expected(graph, runs, reference, tuple(subgraph.outputs), interpreted)
+    return Expected(graph, runs, reference, tuple(subgraph.outputs), interpreter.run_batch(runs))
 
 
 def compare_interpreter(expected: Expected) -> Counts:
@@ -86,7 +95,7 @@ def compare_interpreter(expected: Expected) -> Counts:
     graph = expected.graph
     for tensor in expected.interpreted[0].tensors:
         wanted = expected.wanted(tensor)
-        if wanted is None or tensor in graph.inputs:
+        if wanted is None or not expected.is_compared(tensor):
             continue
         counts.tensors += 1
         got = _stacked([values.tensors[tensor] for values in expected.interpreted])
@@ -99,7 +108,7 @@ def compare_plan(executed: Sequence[Executed], expected: Expected) -> Counts:
     """A plan's runs against the reference; temporaries against the interpreter."""
     counts = Counts()
     for tensor in executed[0].tensors:
-        if tensor not in expected.graph.inputs:
+        if expected.is_compared(tensor):
             got = np.stack([each.tensors[tensor] for each in executed])
             _add_map(counts, tensor, got, got.shape[1:], expected)
     for tensor, array in executed[0].rolled.items():
@@ -131,6 +140,14 @@ def _add_outputs(counts: Counts, runs: Sequence[tuple[Array, ...]], expected: Ex
         got = _stacked([outputs[position] for outputs in runs])
         wanted = expected.reference[index]
         counts.add(f"output {position}", got, wanted.reshape(len(wanted), -1))
+
+
+def unequal(a: Array, b: Array) -> Array:
+    """Where values differ; a NaN equals another one."""
+    wrong: Array = a != b
+    if a.dtype.kind == "f":
+        wrong &= ~(np.isnan(a) & np.isnan(b))
+    return wrong
 
 
 def _stacked(arrays: Sequence[Array]) -> Array:

@@ -9,11 +9,13 @@ from itertools import combinations
 
 from msgspec.structs import replace
 
-from npusched.errors import SimError
+from benchmarks.plan_compare import unequal
+from npusched.errors import PlanError
 from npusched.graph.opgraph import OpGraph
 from npusched.schedule import Plan
 from npusched.schedule.types import BufferKind
-from npusched.sim.execute_plan import Executed, PlanExecutor, check_addresses, execute_plan
+from npusched.sim.execute_plan import Executed, PlanExecutor, check_addresses
+from npusched.sim.host_ops import HostOps
 from npusched.sim.interpret import Values
 from npusched.sim.kernels.arrays import Array
 
@@ -57,48 +59,62 @@ def differing(executed: Executed, values: Values) -> list[int]:
     found = [
         tensor
         for tensor, array in executed.tensors.items()
-        if (array != values.tensors[tensor]).any()
+        if tensor in values.tensors and unequal(array, values.tensors[tensor]).any()
     ]
     for tensor, array in executed.rolled.items():
         made = executed.rolled_rows[tensor]
         wanted = values.tensors[tensor].reshape(array.shape)
-        if (array[:, :made] != wanted[:, :made]).any():
+        if unequal(array[:, :made], wanted[:, :made]).any():
             found.append(tensor)
-    if any((a != b).any() for a, b in zip(executed.outputs, values.outputs, strict=True)):
+    if any(unequal(a, b).any() for a, b in zip(executed.outputs, values.outputs, strict=True)):
         found.append(-1)
     return found
 
 
 def fewer_rows(
-    graph: OpGraph, plan: Plan, inputs: Sequence[Array], values: Values
+    graph: OpGraph,
+    plan: Plan,
+    inputs: Sequence[Array],
+    values: Values,
+    host: HostOps | None = None,
 ) -> dict[str, int]:
     """Take one row from each rolling buffer in turn.
 
     Counts how many were ``tried`` and ``refused``; those that keep a row run without checks too
     (``ran``), and may then give wrong values (``wrong``).
     """
+
+    def execute(broken: Plan) -> Callable[[], object]:
+        return lambda: PlanExecutor(graph, broken, host=host).run(inputs)
+
     counts = dict.fromkeys(("tried", "refused", "ran", "wrong"), 0)
     for number, buffer in enumerate(plan.buffers):
         if buffer.kind is not BufferKind.ROLLING:
             continue
         broken = with_rows(plan, number, -1)
         counts["tried"] += 1
-        counts["refused"] += _is_refused(partial(execute_plan, graph, broken, inputs))
+        counts["refused"] += _is_refused(execute(broken))
         if buffer.rows > 1:
-            found = execute_plan(graph, broken, inputs, is_checked=False)
+            found = PlanExecutor(graph, broken, is_checked=False, host=host).run(inputs)
             counts["ran"] += 1
             counts["wrong"] += bool(differing(found, values))
     return counts
 
 
-def overlaps(graph: OpGraph, plan: Plan, inputs: Sequence[Array], values: Values) -> dict[str, int]:
+def overlaps(
+    graph: OpGraph,
+    plan: Plan,
+    inputs: Sequence[Array],
+    values: Values,
+    host: HostOps | None = None,
+) -> dict[str, int]:
     """Move one buffer over another that is needed at the same time, for all such pairs.
 
     Counts how many were ``tried`` and ``refused`` for their addresses. Some are run all the same
     (``ran``): the executor notices it by what it reads (``noticed``), or all values are right
     (``harmless``: what was overwritten had been read).
     """
-    executor = PlanExecutor(graph, plan)
+    executor = PlanExecutor(graph, plan, host=host)
     offsets = tuple(executor.offsets)
     pairs = list(together(plan, offsets))
     counts = dict.fromkeys(("tried", "refused", "ran", "noticed", "harmless"), 0)
@@ -111,7 +127,7 @@ def overlaps(graph: OpGraph, plan: Plan, inputs: Sequence[Array], values: Values
         counts["ran"] += 1
         try:
             counts["harmless"] += not differing(executor.run(inputs), values)
-        except SimError:
+        except PlanError:
             counts["noticed"] += 1
     return counts
 
@@ -136,6 +152,6 @@ def together(plan: Plan, offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _is_refused(run: Callable[[], object]) -> bool:
     try:
         run()
-    except SimError:
+    except PlanError:
         return True
     return False
