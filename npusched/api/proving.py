@@ -159,6 +159,7 @@ def _facts(planned: Planned, origin: str, objective: str) -> ProvedPlan:
     ops = planned.ready.graph.ops
     return ProvedPlan(
         origin=origin,
+        source=planned.candidates.shown,
         objective=objective,
         budget_memory=plan.budget_memory,
         budget_bytes=plan.budget_bytes,

@@ -206,6 +206,7 @@ EXECUTION_DOCS: Final[dict[str, dict[str, str]]] = {
     },
     "ProvedPlan": {
         "origin": "planned: made from the options. Else the name of the plan's file.",
+        "source": "Whose schedule it is: npusched's, or Vela's own, which was better.",
         "objective": "What was minimised: cycles, energy, offchip or sram.",
         "budget_memory": "Name of the memory that the budget limits.",
         "budget_bytes": "The budget, or the memory's capacity; null if neither is known.",

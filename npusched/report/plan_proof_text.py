@@ -60,7 +60,8 @@ def render_plan_proof_text(report: PlanProofReport, *, width: int, colour: bool)
 
 def _origin(report: PlanProofReport) -> str:
     if report.plan.origin == "planned":
-        return f"our plan, least {report.plan.objective}"
+        whose = "our plan" if report.plan.source == "npusched" else "Vela's own schedule"
+        return f"{whose}, least {report.plan.objective}"
     return f"the plan of {plain_text(report.plan.origin)}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from npusched.report.execution_types import OutputFacts
 from npusched.report.types import Published
 from npusched.sim.proof import Mode, Verdict
@@ -12,10 +14,12 @@ PLAN_PROOF_SCHEMA_VERSION = "1.0"
 class ProvedPlan(Published, frozen=True, kw_only=True):
     """The plan that was executed, and where it comes from.
 
-    ``origin``: "planned" here, or the name of the plan file whose plan was made again.
+    ``origin``: "planned" here, or the name of the plan file whose plan was made again. ``source``:
+    whose schedule it is; Vela's own competes with ours.
     """
 
     origin: str
+    source: Literal["npusched", "vela"]
     objective: str
     budget_memory: str
     budget_bytes: int | None

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from benchmarks.plan_damage import moved, offset_of, with_rows
 from npusched.api.options import PlanOptions
 from npusched.api.planning import graph_of, make_plan, read
+from npusched.demos import demo
 from npusched.errors import SimError
 from npusched.graph.types import Placement, Weights
 from npusched.hardware import load_target
-from npusched.schedule import Plan
+from npusched.schedule import Objective, Plan
 from npusched.schedule.types import BufferKind
 from npusched.sim import prove_plan as proving
 from npusched.sim.execute_plan import PlanExecutor
@@ -24,6 +25,9 @@ from npusched.sim.proof import Verdict
 from npusched.sim.prove_plan import PlanProof, prove_plan
 from npusched.sim.reference import random_inputs
 from npusched.tflite import Builder
+from npusched.vela.candidates import candidates_of
+from npusched.vela.options import VelaOptions
+from npusched.vela.runner import compile_model
 from tests.sim.plan_kit import plans_for
 from tests.sim.sim_models import corpus_model
 from tests.sim.test_execute_plan import pyramid
@@ -189,3 +193,23 @@ def test_a_dynamic_batch(corpus_dir: Path) -> None:
     proof = prove_plan(model, planned.ready.graph, planned.plan, inputs)
     assert proof.verdict is Verdict.EQUAL
     assert np.prod([output.values for output in proof.outputs]) > 0
+
+
+@pytest.mark.parametrize("config", [TARGET, "ethos-u65-256"])
+@pytest.mark.parametrize("arena_bytes", [None, 16384])
+def test_vela_schedules_run_through_their_buffers(config: str, arena_bytes: int | None) -> None:
+    """Vela's own schedules compete with ours: they are plans, and executed like ours."""
+    target = load_target(config)
+    model = read(demo("mobilenet"), "m")
+    graph = graph_of(model, target)
+    options = VelaOptions(arena_cache_size_bytes=arena_bytes)
+    result = compile_model(model.content, target, options, cache=None)
+    (candidate,) = candidates_of([result], model, graph, target, Objective()).found
+    assert any(len(segment.ops) > 1 for segment in candidate.plan.segments) == bool(arena_bytes)
+    proof = prove_plan(model, graph, candidate.plan, random_inputs(model.subgraphs[0], 2, seed=3))
+    assert proof.verdict is Verdict.EQUAL
+    for number, buffer in enumerate(candidate.plan.buffers):
+        if buffer.kind is BufferKind.ROLLING and buffer.rows < 3:
+            broken = with_rows(candidate.plan, number, -1)
+            proof = prove_plan(model, graph, broken, random_inputs(model.subgraphs[0], 1, seed=3))
+            assert proof.verdict is Verdict.DIFFERENT
