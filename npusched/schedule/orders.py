@@ -20,7 +20,7 @@ from npusched.hardware import Target
 from npusched.schedule.down_sets import Map, Region
 from npusched.schedule.lifetimes import Lifetime, lifetimes, storage
 
-STEP_CAP = 100_000
+STEP_CAP = 30_000
 """Steps from a down-set to the next looked at per region; beyond it the region keeps its order."""
 
 
