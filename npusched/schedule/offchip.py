@@ -27,6 +27,7 @@ from npusched.schedule.search import (
     Solution,
     State,
     Step,
+    Wanted,
 )
 
 LABEL_CAP = 400_000
@@ -121,7 +122,13 @@ class OffchipSearch(Search):
         return Paths(arcs, starts, ends, capped) if ends else None
 
     def _picks(
-        self, options: Sequence[Option], room: float, following: int, in_sram: tuple[int, ...]
+        self,
+        options: Sequence[Option],
+        room: float,
+        following: int,
+        in_sram: tuple[int, ...],
+        _wanted: Wanted | None,
+        /,
     ) -> Iterator[Pick]:
         """All options that fit and that no other beats, alone and with each prefetch."""
         yield from self._undominated(options, room, None, NO_PREFETCH, 0, None)

@@ -151,6 +151,21 @@ class Pick(msgspec.Struct, frozen=True):
     settled: Homes | None
 
 
+class _Edge(msgspec.Struct, frozen=True):
+    """What holds of segment [i..j] whatever its state: see ``Problem.touched``; ``choices``.
+
+    ``outliving``: bytes in the budget memory that it makes and leaves behind without a choice.
+    """
+
+    touched: tuple[int, ...]
+    choices: list[Homes]
+    outliving: int
+
+
+Wanted = Callable[[int, float], bool]
+"""(prefetch carried, least score it can have) -> False if an equal or better way is known."""
+
+
 class Search:
     """Solves one problem for any number of budgets; what does not depend on the budget is kept."""
 
@@ -167,7 +182,9 @@ class Search:
                     self._free_live[position].append(index)
                 elif item.homes[0] == problem.budget_memory:
                     self._fixed_live[position] += item.size_bytes
-        self._edges: dict[tuple[int, int, Homes, int], Sequence[Option]] = {}
+        self._options_of: dict[tuple[int, int, Homes, int], Sequence[Option]] = {}
+        self._edges: dict[tuple[int, int], _Edge] = {}
+        self._settled: dict[tuple[int, tuple[int, ...]], list[tuple[Homes, Homes]]] = {}
 
     def solve(self, budget_bytes: int | None) -> Solution | None:
         """Return the plan of least score whose live sum never exceeds the budget, or None."""
@@ -194,7 +211,9 @@ class Search:
                 kept = sorted(layers[i].items(), key=lambda pair: pair[1].score)[:STATE_CAP]
                 layers[i] = dict(kept)
             for state, node in layers[i].items():
-                for target, arrived, fresh in self._moves(i, state, node, limit, bottleneck):
+                for target, arrived, fresh in self._moves(
+                    i, state, node, limit, bottleneck, layers
+                ):
                     known = layers[target].get(arrived)
                     if known is None or fresh.score < known.score:
                         layers[target][arrived] = fresh
@@ -204,9 +223,18 @@ class Search:
         return self._trace(layers, last, capped)
 
     def _moves(
-        self, i: int, state: State, node: Node, limit: float, bottleneck: bool
+        self,
+        i: int,
+        state: State,
+        node: Node,
+        limit: float,
+        bottleneck: bool,
+        layers: Sequence[Mapping[State, Node]] | None = None,
     ) -> Iterator[tuple[int, State, Node]]:
-        """Every segment that starts at i in this state and fits: where it leads, and its node."""
+        """Every segment that starts at i in this state and fits: where it leads, and its node.
+
+        ``layers``: what is known; ways that cannot better it are left out.
+        """
         items, budget = self.problem.items, self.problem.budget_memory
         in_sram, prefetch, settled = state
         through = self._fixed_live[i] + sum(items[t].size_bytes for t in in_sram)
@@ -214,40 +242,74 @@ class Search:
             return
         alive = set(in_sram)
         for j in self.problem.ends(i) if prefetch == NO_PREFETCH else (i,):
-            touched = self.problem.touched(i, j)
-            for chosen in self._choices(i, j) if settled is None else (settled,):
-                born = dict(chosen)
-                outliving = sum(
-                    items[t].size_bytes
-                    for op in range(i, j + 1)
-                    for t in self._born[op]
-                    if items[t].last > j and self._home(t, born, alive) == budget
-                )
-                homes = tuple((t, self._home(t, born, alive)) for t in touched)
+            edge = self._edge(i, j)
+            for chosen in edge.choices if settled is None else (settled,):
+                homes = self._homes(edge.touched, chosen, alive)
                 options = self._options(i, j, homes, prefetch)
                 if not options:
                     continue
-                live = through + outliving
-                arrived = self._in_sram((*chosen, *((t, budget) for t in in_sram)), j + 1)
+                made = sum(items[t].size_bytes for t, home in chosen if home == budget)
+                live = through + edge.outliving + made
+                arrived = self._arrived(chosen, in_sram, j + 1)
                 if bottleneck:
                     peak = live + options[0].sram_bytes
                     step = Step(i, j, homes, options[0], peak, prefetch)
                     fresh = Node(max(node.score, peak), (i, state), step, chosen)
                     yield j + 1, (arrived, NO_PREFETCH, None), fresh
                     continue
-                for pick in self._picks(options, limit - live, j + 1, arrived):
+                wanted = None
+                if layers is not None:
+                    wanted = partial(_is_wanted, layers[j + 1], arrived, node.score)
+                for pick in self._picks(options, limit - live, j + 1, arrived, wanted):
                     peak = live + pick.option.sram_bytes + pick.size_bytes
                     step = Step(i, j, homes, pick.option, peak, prefetch, pick.carries, pick.wait)
                     score = node.score + pick.option.score + pick.wait
                     fresh = Node(score, (i, state), step, chosen)
                     yield j + 1, (arrived, pick.carries, pick.settled), fresh
 
+    def _edge(self, i: int, j: int) -> _Edge:
+        known = self._edges.get((i, j))
+        if known is None:
+            items, budget = self.problem.items, self.problem.budget_memory
+            fixed = sum(
+                items[t].size_bytes
+                for op in range(i, j + 1)
+                for t in self._born[op]
+                if items[t].last > j and items[t].homes == (budget,)
+            )
+            known = _Edge(self.problem.touched(i, j), self._choices(i, j), fixed)
+            self._edges[i, j] = known
+        return known
+
+    def _homes(self, touched: Sequence[int], chosen: Homes, alive: set[int]) -> Homes:
+        """Homes of the items that a segment touches."""
+        if not touched:
+            return ()
+        born = dict(chosen)
+        return tuple((t, self._home(t, born, alive)) for t in touched)
+
+    def _arrived(self, chosen: Homes, in_sram: tuple[int, ...], position: int) -> tuple[int, ...]:
+        """Items with a choice in SRAM at ``position``: of those before, and made since."""
+        if not chosen and not in_sram:
+            return ()
+        budget = self.problem.budget_memory
+        return self._in_sram((*chosen, *((t, budget) for t in in_sram)), position)
+
     def _picks(
-        self, options: Sequence[Option], room: float, following: int, in_sram: tuple[int, ...]
+        self,
+        options: Sequence[Option],
+        room: float,
+        following: int,
+        in_sram: tuple[int, ...],
+        wanted: Wanted | None,
+        /,
     ) -> Iterator[Pick]:
-        """Best option that fits, alone and with each prefetch for the op that follows."""
+        """Best option that fits, alone and with each prefetch for the op that follows.
+
+        Left out are those that are not ``wanted``.
+        """
         at = bisect_right(options, room, key=_bytes)
-        if at:
+        if at and (wanted is None or wanted(NO_PREFETCH, options[at - 1].score)):
             yield Pick(NO_PREFETCH, options[at - 1], 0.0, 0, None)
         if following >= self.problem.op_count:
             return
@@ -257,11 +319,14 @@ class Search:
         ways = self._settlings(following, in_sram)
         for index, prefetch in enumerate(prefetches):
             at = bisect_right(options, room - prefetch.size_bytes, key=_bytes)
+            if not at:
+                continue
+            if len(ways) == 1 and wanted is not None and not wanted(index, options[at - 1].score):
+                continue
             found = []
             for settled, homes in ways:
-                best = _least(options[:at], partial(prefetch.penalty, homes))
-                if best is not None:
-                    found.append(Pick(index, best[1], best[0], prefetch.size_bytes, settled))
+                wait, option = _least(options, at, partial(prefetch.penalty, homes))
+                found.append(Pick(index, option, wait, prefetch.size_bytes, settled))
             if len({(pick.wait, id(pick.option)) for pick in found}) == 1:
                 yield replace(found[0], settled=None)
             else:
@@ -269,12 +334,12 @@ class Search:
 
     def _settlings(self, k: int, in_sram: tuple[int, ...]) -> list[tuple[Homes, Homes]]:
         """(homes of what op k makes, homes of all that it touches) for every choice."""
-        alive, touched = set(in_sram), self.problem.touched(k, k)
-        found = []
-        for chosen in self._choices(k, k):
-            born = dict(chosen)
-            found.append((chosen, tuple((t, self._home(t, born, alive)) for t in touched)))
-        return found
+        known = self._settled.get((k, in_sram))
+        if known is None:
+            edge, alive = self._edge(k, k), set(in_sram)
+            known = [(chosen, self._homes(edge.touched, chosen, alive)) for chosen in edge.choices]
+            self._settled[k, in_sram] = known
+        return known
 
     def _home(self, t: int, born: Mapping[int, str], alive: set[int]) -> str:
         homes = self.problem.items[t].homes
@@ -309,9 +374,9 @@ class Search:
 
     def _options(self, i: int, j: int, homes: Homes, prefetch: int) -> Sequence[Option]:
         key = (i, j, homes, prefetch)
-        known = self._edges.get(key)
+        known = self._options_of.get(key)
         if known is None:
-            known = self._edges[key] = self.problem.options(i, j, homes, prefetch)
+            known = self._options_of[key] = self.problem.options(i, j, homes, prefetch)
         return known
 
     def _trace(self, layers: list[dict[State, Node]], last: State, capped: bool) -> Solution:
@@ -343,17 +408,27 @@ def _bytes(option: Option) -> int:
 
 
 def _least(
-    options: Sequence[Option], penalty: Callable[[float], float]
-) -> tuple[float, Option] | None:
-    """(wait, option) of least score and wait, the leanest of equals; None if there is none."""
-    best: tuple[float, float, Option] | None = None
-    for option in reversed(options):  # by rising score; the last of equals counts
-        if best is not None and option.score > best[0]:
+    options: Sequence[Option], count: int, penalty: Callable[[float], float]
+) -> tuple[float, Option]:
+    """(wait, option) of least score and wait of the first ``count``, the leanest of equals."""
+    best = options[count - 1]
+    least_wait = penalty(best.cycles)
+    least = best.score + least_wait
+    for k in range(count - 2, -1, -1):  # by rising score; the last of equals counts
+        option = options[k]
+        if option.score > least:
             break
         wait = penalty(option.cycles)
-        if best is None or option.score + wait <= best[0]:
-            best = (option.score + wait, wait, option)
-    return None if best is None else best[1:]
+        if option.score + wait <= least:
+            best, least, least_wait = option, option.score + wait, wait
+    return least_wait, best
+
+
+def _is_wanted(
+    layer: Mapping[State, Node], arrived: tuple[int, ...], base: float, carries: int, score: float
+) -> bool:
+    known = layer.get((arrived, carries, None))
+    return known is None or base + score < known.score
 
 
 def pareto(options: Sequence[Option]) -> list[Option]:

@@ -124,6 +124,7 @@ class Segments:
         self._suffixes: dict[tuple[object, ...], list[Entry]] = {}
         self._forks: dict[tuple[int, int], int] = {}
         self._rolling: dict[tuple[int, int, Policy], list[tuple[int, int, int]]] = {}
+        self._alone: dict[tuple[int, Homes], Places] = {}
         self._prefetches: dict[int, list[Prefetch]] = {}
         self._crossings: dict[tuple[int, int], tuple[int, ...]] = {}
         self._ends: list[list[int]] = [[] for _ in self.graph.ops]
@@ -296,7 +297,10 @@ class Segments:
     def _wait(self, v: int, way: int, homes: Homes, slack_cycles: float) -> float:
         """What op v, alone, waits for a prefetch if the segment before lends so many cycles."""
         assert self.staged is not None
-        places = self.places_of(v, v, v, {self.tensors[item]: memory for item, memory in homes})
+        places = self._alone.get((v, homes))
+        if places is None:
+            given = {self.tensors[item]: memory for item, memory in homes}
+            places = self._alone[v, homes] = self.places_of(v, v, v, given)
         return self.staged.wait(v, places, way, slack_cycles)
 
     def _ways(self, v: int, places: Places) -> list[tuple[int, Way]]:
