@@ -48,8 +48,8 @@ VARIANTS: dict[str, dict[str, object]] = {
     **{name: {"switches": switches} for name, switches in SWITCHES.items()},
 }
 
-LIMITED_BYTES = 300_000
-"""Largest file that is also planned with a limit on off-chip bytes."""
+SMALL_BYTES = 300_000
+"""Largest file that is also planned with parts left out, switches, and off-chip limits."""
 
 COMPILATIONS = ((300_000, 64), (1_500_000, 40), (1 << 62, 16))
 """Most compilations of a sweep by size of the file: large models take seconds each."""
@@ -83,6 +83,7 @@ def measure(case: Case) -> Row:
     variants = {
         name: _planner(prepared, target, arguments, max(size for _, size in budgets))
         for name, arguments in VARIANTS.items()
+        if len(content) <= SMALL_BYTES
     }
     return {
         "status": "compared",
@@ -135,8 +136,9 @@ def _at(
         "vela_cycles": min((round(_cycles(target, plan)) for plan in fitting), default=None),
         "asked": _figures(target, asked.found[0].plan if asked.found else None),
     }
-    for name, variant in variants.items():
-        row[name] = _figures(target, _within(variant, budget))
+    for name in VARIANTS:
+        plan = _within(variants[name], budget) if name in variants else None
+        row[name] = _figures(target, plan)
     row["limited"] = _limited(prepared, target, ours, _best(fitting, budget), budget)
     return row
 
@@ -146,9 +148,9 @@ def _limited(
 ) -> list[float] | None:
     """Ours with no more off-chip bytes than the best of Vela's; None if that is no limit.
 
-    Only for files of up to ``LIMITED_BYTES``.
+    Only for files of up to ``SMALL_BYTES``.
     """
-    if ours is None or theirs is None or prepared.model.size_bytes > LIMITED_BYTES:
+    if ours is None or theirs is None or prepared.model.size_bytes > SMALL_BYTES:
         return None
     limit = offchip_bytes(target, theirs)
     if offchip_bytes(target, ours) <= limit:
@@ -316,7 +318,8 @@ def _left_out(names: Sequence[str], points: Sequence[_Point]) -> list[str]:
     lines = [
         "",
         "Left out of the planner: how much lower ours with everything is in the objective (geomean "
-        "over the models that still have a plan; in brackets how many, if fewer).",
+        f"over files of up to {SMALL_BYTES // 1000} kB that still have a plan, in brackets how "
+        "many).",
         "",
         "| budget | " + " | ".join(ABLATIONS) + " |",
         "|---" * (1 + len(ABLATIONS)) + "|",
@@ -332,14 +335,16 @@ def _switched(names: Sequence[str], points: Sequence[_Point]) -> list[str]:
     """What the switches add, under Vela's model."""
     lines = [
         "",
-        "With switches, under Vela's model (`--allow`): cycles against the best of Vela, geomean.",
+        "With switches, under Vela's model (`--allow`): cycles against the best of Vela, geomean "
+        f"over files of up to {SMALL_BYTES // 1000} kB.",
         "",
         "| budget | none | " + " | ".join(SWITCHES) + " |",
         "|---" * (2 + len(SWITCHES)) + "|",
     ]
     for name in names:
         mine = [p for p in points if p.budget == name and p.is_fused and p.cycles is not None]
-        cells = " | ".join(_mean(mine, 1, "vela", who) for who in ("ours", *SWITCHES))
+        small = [p for p in mine if p.point["all switches"] is not None]
+        cells = " | ".join(_mean(small, 1, "vela", who) for who in ("ours", *SWITCHES))
         lines.append(f"| {name} | {cells} |")
     return lines
 
@@ -389,7 +394,7 @@ def _within_bytes(rows: Sequence[Row]) -> list[str]:
     worse = [p for p in points if (p.ratio(0, "vela", "limited") or 0) > 1 + 1e-9]
     names = ", ".join(f"{p.model} {p.config} {p.budget}" for p in worse)
     return [
-        f"- At {len(points)} budgets (files of up to {LIMITED_BYTES // 1000} kB) our best plan "
+        f"- At {len(points)} budgets (files of up to {SMALL_BYTES // 1000} kB) our best plan "
         "moves more bytes off the chip than the best of Vela's. Limited to Vela's bytes "
         f"(`--max-offchip-bytes`), ours is worse in the objective at {len(worse)}"
         + (f": {names}." if names else ".")
