@@ -49,9 +49,10 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 
 SMALL_BYTES = 300_000
-"""Largest file that is also planned with parts left out, switches, and off-chip limits."""
+SMALL_OPS = 100
+"""Largest file with most kernels that is also planned with parts left out, switches, and limits."""
 
-COMPILATIONS = ((300_000, 64), (1_500_000, 40), (1 << 62, 16))
+COMPILATIONS = ((300_000, 48), (1_500_000, 24), (1 << 62, 12))
 """Most compilations of a sweep by size of the file: large models take seconds each."""
 
 
@@ -69,21 +70,22 @@ def measure(case: Case) -> Row:
         prepared = prepare(
             content, name=path, target=target, options=PlanOptions(candidates="none")
         )
-        plans = OrderedPlanner(prepared.graph, target, prepared.sizes.of).frontier(None)
         limit = next(count for size, count in COMPILATIONS if len(content) <= size)
         swept = sweep(content, target, cache=VelaCache(), max_compiles=limit)
         options = [point.options for point in swept.distinct]
         theirs = _candidates(prepared, target, options)
     except NpuschedError as error:
         return {"status": f"{type(error).__name__}: {error.what}; {error.why}"[:200]}
-    faults = [fault for plan in plans for fault in check_plan(prepared.graph, target, plan)]
     if not theirs.found:
         return {"status": f"no plan of Vela's: {'; '.join(theirs.reasons)}"[:200]}
     budgets = _budgets(target, theirs)
+    plans = _plans(prepared, target, theirs, [size for _, size in budgets])
+    faults = [fault for plan in plans for fault in check_plan(prepared.graph, target, plan)]
+    is_small = len(content) <= SMALL_BYTES and len(prepared.graph.ops) <= SMALL_OPS
     variants = {
         name: _planner(prepared, target, arguments, max(size for _, size in budgets))
         for name, arguments in VARIANTS.items()
-        if len(content) <= SMALL_BYTES
+        if is_small
     }
     return {
         "status": "compared",
@@ -100,6 +102,28 @@ def measure(case: Case) -> Row:
         ],
         **_dominance(plans, theirs),
     }
+
+
+def _plans(
+    prepared: Prepared, target: Target, theirs: Candidates, budgets: Sequence[int]
+) -> list[Plan]:
+    """Ours from the most SRAM to the least: the whole frontier.
+
+    With a staging memory, where frontiers have hundreds of points: the plans for the budgets and
+    for the peak of every plan of Vela's that no other of its own betters, and the smallest one.
+    """
+    planner = OrderedPlanner(prepared.graph, target, prepared.sizes.of)
+    if target.memory_mode is not MemoryMode.DEDICATED_SRAM:
+        return planner.frontier(None)
+    best, peaks = inf, {*budgets, planner.smallest_budget_bytes()}
+    for plan in sorted(
+        (c.plan for c in theirs.found), key=lambda p: (p.sram_peak_bytes, p.objective)
+    ):
+        if plan.objective < best:
+            best = plan.objective
+            peaks.add(plan.sram_peak_bytes)
+    found = [_within(planner, peak) for peak in sorted(peaks, reverse=True)]
+    return [plan for plan in found if plan is not None]
 
 
 def _candidates(prepared: Prepared, target: Target, options: Sequence[VelaOptions]) -> Candidates:
@@ -139,18 +163,26 @@ def _at(
     for name in VARIANTS:
         plan = _within(variants[name], budget) if name in variants else None
         row[name] = _figures(target, plan)
-    row["limited"] = _limited(prepared, target, ours, _best(fitting, budget), budget)
+    row["limited"] = _limited(
+        prepared, target, ours, _best(fitting, budget), budget, is_small=bool(variants)
+    )
     return row
 
 
 def _limited(
-    prepared: Prepared, target: Target, ours: Plan | None, theirs: Plan | None, budget: int
+    prepared: Prepared,
+    target: Target,
+    ours: Plan | None,
+    theirs: Plan | None,
+    budget: int,
+    *,
+    is_small: bool,
 ) -> list[float] | None:
     """Ours with no more off-chip bytes than the best of Vela's; None if that is no limit.
 
-    Only for files of up to ``SMALL_BYTES``.
+    Only for small files (``SMALL_BYTES``).
     """
-    if ours is None or theirs is None or prepared.model.size_bytes > SMALL_BYTES:
+    if ours is None or theirs is None or not is_small:
         return None
     limit = offchip_bytes(target, theirs)
     if offchip_bytes(target, ours) <= limit:
@@ -166,7 +198,7 @@ def _planner(
     return make(prepared.graph, target, prepared.sizes.of, limit_bytes=limit, **arguments)
 
 
-def _within(planner: Planner, budget: int) -> Plan | None:
+def _within(planner: Planner | OrderedPlanner, budget: int) -> Plan | None:
     """The best plan within a budget; None if there is none."""
     try:
         return planner.plan(budget)
@@ -318,8 +350,8 @@ def _left_out(names: Sequence[str], points: Sequence[_Point]) -> list[str]:
     lines = [
         "",
         "Left out of the planner: how much lower ours with everything is in the objective (geomean "
-        f"over files of up to {SMALL_BYTES // 1000} kB that still have a plan, in brackets how "
-        "many).",
+        f"over files of up to {SMALL_BYTES // 1000} kB and {SMALL_OPS} kernels that still have a "
+        "plan, in brackets how many).",
         "",
         "| budget | " + " | ".join(ABLATIONS) + " |",
         "|---" * (1 + len(ABLATIONS)) + "|",
@@ -336,7 +368,7 @@ def _switched(names: Sequence[str], points: Sequence[_Point]) -> list[str]:
     lines = [
         "",
         "With switches, under Vela's model (`--allow`): cycles against the best of Vela, geomean "
-        f"over files of up to {SMALL_BYTES // 1000} kB.",
+        f"over files of up to {SMALL_BYTES // 1000} kB and {SMALL_OPS} kernels.",
         "",
         "| budget | none | " + " | ".join(SWITCHES) + " |",
         "|---" * (2 + len(SWITCHES)) + "|",

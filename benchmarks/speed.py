@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import speed_sim
+from benchmarks import speed_plan, speed_sim
 from benchmarks.evidence import REPORTS, corpus
 
 RUNS = 5
@@ -105,6 +105,8 @@ def main() -> None:
         *(f"| {what} | {beside} | {cells} | {bar} |" for what, beside, cells, bar in rows),
         "",
         f"Peak memory of that plan, Vela's worker included: {peak_mib(plan):.0f} MiB (bar: 300).",
+        "",
+        *speed_plan.lines(),
         "",
         *speed_sim.lines(speed_sim.measured()),
         "",
