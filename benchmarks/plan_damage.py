@@ -21,7 +21,8 @@ from npusched.sim.kernels.arrays import Array
 
 MOST_RUNS = 1000
 RUN_PAIRS = 6
-"""Broken plans that are run per plan: with fewer rows; with overlapping pairs, besides the check of addresses, which sees them all."""
+"""Most broken plans that are run per plan: with fewer rows, and with overlapping pairs (besides the
+check of addresses, which sees them all)."""
 
 
 def with_rows(plan: Plan, number: int, change: int) -> Plan:
