@@ -19,8 +19,10 @@ from npusched.sim.host_ops import HostOps
 from npusched.sim.interpret import Values
 from npusched.sim.kernels.arrays import Array
 
+MOST_RUNS = 1000
 RUN_PAIRS = 6
-"""Overlapping pairs per plan that are run, besides the check of addresses, which sees them all."""
+"""Most broken plans that are run per plan: with fewer rows, and with overlapping pairs (besides the
+check of addresses, which sees them all)."""
 
 
 def with_rows(plan: Plan, number: int, change: int) -> Plan:
@@ -77,11 +79,13 @@ def fewer_rows(
     inputs: Sequence[Array],
     values: Values,
     host: HostOps | None = None,
+    *,
+    most_runs: int = MOST_RUNS,
 ) -> dict[str, int]:
     """Take one row from each rolling buffer in turn.
 
     Counts how many were ``tried`` and ``refused``; those that keep a row run without checks too
-    (``ran``), and may then give wrong values (``wrong``).
+    (``ran``, at most ``most_runs``), and may then give wrong values (``wrong``).
     """
 
     def execute(broken: Plan) -> Callable[[], object]:
@@ -94,7 +98,7 @@ def fewer_rows(
         broken = with_rows(plan, number, -1)
         counts["tried"] += 1
         counts["refused"] += _is_refused(execute(broken))
-        if buffer.rows > 1:
+        if buffer.rows > 1 and counts["ran"] < most_runs:
             found = PlanExecutor(graph, broken, is_checked=False, host=host).run(inputs)
             counts["ran"] += 1
             counts["wrong"] += bool(differing(found, values))
@@ -107,12 +111,14 @@ def overlaps(
     inputs: Sequence[Array],
     values: Values,
     host: HostOps | None = None,
+    *,
+    most_runs: int = RUN_PAIRS,
 ) -> dict[str, int]:
     """Move one buffer over another that is needed at the same time, for all such pairs.
 
     Counts how many were ``tried`` and ``refused`` for their addresses. Some are run all the same
-    (``ran``): the executor notices it by what it reads (``noticed``), or all values are right
-    (``harmless``: what was overwritten had been read).
+    (``ran``, at most ``most_runs``): the executor notices it by what it reads (``noticed``), or
+    all values are right (``harmless``: what was overwritten had been read).
     """
     executor = PlanExecutor(graph, plan, host=host)
     offsets = tuple(executor.offsets)
@@ -122,7 +128,7 @@ def overlaps(
         counts["tried"] += 1
         broken = moved(plan, second, offsets[first])
         counts["refused"] += _is_refused(partial(check_addresses, broken))
-    for first, second in random.Random(0).sample(pairs, min(len(pairs), RUN_PAIRS)):
+    for first, second in random.Random(0).sample(pairs, min(len(pairs), most_runs)):
         executor.offsets = [*offsets[:second], offsets[first], *offsets[second + 1 :]]
         counts["ran"] += 1
         try:
