@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import random
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -120,6 +121,33 @@ def measure_all(evidence: Evidence, cases: Sequence[Case], workers: int) -> list
             if number % 20 == 0 or number == len(jobs):
                 sys.stderr.write(f"{evidence.name}: {number}/{len(jobs)}\n")
     return rows
+
+
+def case_of(row: Row) -> tuple[str, ...]:
+    """The case that a row is about."""
+    found = row["case"]
+    assert isinstance(found, list)
+    return tuple(str(part) for part in found)
+
+
+def not_done(rows: Sequence[Row], done: str = "compared") -> list[str]:
+    """Lines of the cases with another status: once for each model and reason, numbers aside."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row["status"] != done:
+            alike = re.sub(r"[0-9]+", "#", str(row["status"]))
+            groups.setdefault((case_of(row)[0], alike), []).append(row)
+    return [
+        f"- {model}: {same[0]['status']} ({', '.join(' '.join(case_of(row)[1:]) for row in same)})"
+        for (model, _), same in groups.items()
+    ] or ["- none"]
+
+
+def counts_of(row: Row, key: str) -> dict[str, int]:
+    """Counts by name in a row."""
+    found = row[key]
+    assert isinstance(found, dict)
+    return found
 
 
 def _measure(name: str, case: Case) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
+from benchmarks.evidence import Case, Evidence, Row, case_of, corpus, corpus_files, hw_configs
 from npusched.cost.buffer_candidates import candidates_of
 from npusched.cost.buffering import Staged, propose_all
 from npusched.errors import NpuschedError
@@ -104,30 +104,26 @@ def render(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for target in TARGETS:
-        mine = [r for r in rows if _case(r)[1] == target and r["status"] == "compared"]
+        mine = [r for r in rows if case_of(r)[1] == target and r["status"] == "compared"]
         ops, equal, staged, same = (
             sum(_count(r, key) for r in mine) for key in ("ops", "equal", "staged", "staged_equal")
         )
         lines.append(f"| {target} | {len(mine)} | {ops} | {equal} | {staged} | {same} |")
     lines += ["", "Ops that differ:", ""]
     different = [
-        f"- {_case(r)[1]} `{_case(r)[0]}` {text}"
+        f"- {case_of(r)[1]} `{case_of(r)[0]}` {text}"
         for r in rows
         if isinstance(texts := r.get("wrong", []), list)
         for text in texts
     ]
     lines += different or ["- none"]
     failed = [
-        f"- {_case(r)[1]} `{_case(r)[0]}`: {r['status']}" for r in rows if r["status"] != "compared"
+        f"- {case_of(r)[1]} `{case_of(r)[0]}`: {r['status']}"
+        for r in rows
+        if r["status"] != "compared"
     ]
     lines += ["", "Not compared:", "", *(failed or ["- none"])]
     return "\n".join(lines)
-
-
-def _case(row: Row) -> list[str]:
-    case = row["case"]
-    assert isinstance(case, list)
-    return case
 
 
 def _count(row: Row, key: str) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchmarks.crosscheck import slices_of
-from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
+from benchmarks.evidence import Case, Evidence, Row, case_of, corpus, corpus_files, hw_configs
 from npusched.cost.adapt import cost_op
 from npusched.cost.blocks import find_block
 from npusched.cost.weights import weight_bytes, weight_format
@@ -177,7 +177,7 @@ def render(rows: Sequence[Row]) -> str:
     ]
     exceptions = []
     for setup, (target, system, mode, limit) in SETUPS.items():
-        mine = [r for r in rows if _case(r)[1] == setup and r["status"] == "compared"]
+        mine = [r for r in rows if case_of(r)[1] == setup and r["status"] == "compared"]
         cells = []
         for name in QUANTITIES:
             same, all_ = _sum(mine, "equal", name), _sum(mine, "counted", name)
@@ -186,11 +186,11 @@ def render(rows: Sequence[Row]) -> str:
         title = f"{target} {system} {mode}{arena}"
         lines.append(f"| {title} | {len(mine)} | {' | '.join(cells)} |")
         for row in mine:
-            exceptions += [f"- {setup} `{_case(row)[0]}`: {text}" for text in _list(row["wrong"])]
+            exceptions += [f"- {setup} `{case_of(row)[0]}`: {text}" for text in _list(row["wrong"])]
     lines += ["", "A lone number is the count of rows, all of them equal. Exceptions:", ""]
     lines += exceptions or ["- none"]
     failed = sorted(
-        {f"- `{_case(r)[0]}`: {r['status']}" for r in rows if r["status"] != "compared"}
+        {f"- `{case_of(r)[0]}`: {r['status']}" for r in rows if r["status"] != "compared"}
     )
     lines += ["", "Not compared:", "", *(failed or ["- none"])]
     return "\n".join(lines)
@@ -203,10 +203,6 @@ def _sum(rows: Sequence[Row], part: str, name: str) -> int:
         assert isinstance(counts, dict)
         total += int(counts.get(name, 0))
     return total
-
-
-def _case(row: Row) -> list[str]:
-    return [str(part) for part in _list(row["case"])]
 
 
 def _list(value: object) -> list[object]:

@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from math import exp, inf, log
 from statistics import median
 
-from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
+from benchmarks.evidence import (
+    Case,
+    Evidence,
+    Row,
+    case_of,
+    corpus,
+    corpus_files,
+    hw_configs,
+    not_done,
+)
 from npusched.api.options import PlanOptions
 from npusched.api.planning import Prepared, prepare
 from npusched.errors import InfeasibleError, NpuschedError
@@ -307,18 +316,10 @@ def render(rows: Sequence[Row]) -> str:
         lines += _summary(config, [p for p in points if p.config == config])
     lines += _dominated(rows)
     for config in CONFIGS:
-        lines += _table(config, [row for row in rows if _case(row)[1] == config])
+        lines += _table(config, [row for row in rows if case_of(row)[1] == config])
     lines += ["", "Not compared:", ""]
-    lines += [
-        f"- {' '.join(_case(row))}: {row['status']}" for row in rows if row["status"] != "compared"
-    ] or ["- none"]
+    lines += not_done(rows)
     return "\n".join(lines)
-
-
-def _case(row: Row) -> list[str]:
-    found = row["case"]
-    assert isinstance(found, list)
-    return [str(part) for part in found]
 
 
 def _summary(config: str, points: Sequence[_Point]) -> list[str]:
@@ -400,7 +401,7 @@ def _dominated(rows: Sequence[Row]) -> list[str]:
     lines = ["", "## Dominance", ""]
     compared = [row for row in rows if row["status"] == "compared"]
     for config in CONFIGS:
-        mine = [row for row in compared if _case(row)[1] == config]
+        mine = [row for row in compared if case_of(row)[1] == config]
         total = sum(int(str(row["vela_plans"])) for row in mine)
         worse = [(row, w) for row in mine for w in _pairs(row)]
         much = [(row, w) for row, w in worse if w[1] > 1]
@@ -411,11 +412,11 @@ def _dominated(rows: Sequence[Row]) -> list[str]:
             "(tests/api/test_candidates.py)."
         )
         lines += [
-            f"    - {_case(row)[0]}, {w[0]:.0f} bytes: ours is {w[1]:.1f} % worse"
+            f"    - {case_of(row)[0]}, {w[0]:.0f} bytes: ours is {w[1]:.1f} % worse"
             for row, w in much
         ]
     lines += _within_bytes(rows)
-    faults = [f"{' '.join(_case(row))}: {fault}" for row in compared for fault in _texts(row)]
+    faults = [f"{' '.join(case_of(row))}: {fault}" for row in compared for fault in _texts(row)]
     lines.append(f"- Plans of ours that fail a check: {', '.join(faults) or 'none'}.")
     return lines
 
@@ -466,7 +467,7 @@ def _table(config: str, rows: Sequence[Row]) -> list[str]:
     for row in compared:
         ours, theirs = _list(row["least"])
         cells = " | ".join(_percent(point.cycles) for point in _points([row]))
-        lines.append(f"| {_case(row)[0]} | {ours} | {theirs} | {cells} |")
+        lines.append(f"| {case_of(row)[0]} | {ours} | {theirs} | {cells} |")
     return lines
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from benchmarks.crosscheck import slices_of
-from benchmarks.evidence import ROOT, Case, Evidence, Row, corpus, hw_configs
+from benchmarks.evidence import ROOT, Case, Evidence, Row, case_of, corpus, hw_configs
 from npusched.api import plan
 from npusched.hardware import Target, load_target
 from npusched.tflite import read_model
@@ -262,10 +262,10 @@ def render(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        device, memory, _, target = _case(row)[1:]
+        device, memory, _, target = case_of(row)[1:]
         cells = [_ratio(row, name) for name in ("predicted", "vela_report")]
         lines.append(
-            f"| {device.split(' (')[0]} | {memory or '-'} | `{_case(row)[0]}` | {target} | "
+            f"| {device.split(' (')[0]} | {memory or '-'} | `{case_of(row)[0]}` | {target} | "
             f"{row['role']} | {row['unit']} | {_number(row, 'measured'):.10g} | "
             f"{' | '.join(cells)} |"
         )
@@ -302,14 +302,8 @@ def _fit(rows: Sequence[Row]) -> list[str]:
         values = row.get("by_bandwidth")
         if isinstance(values, list):
             ratios = [f"{value / _number(row, 'measured'):.2f}" for value in values]
-            lines.append(f"| `{_case(row)[0]}` | {_case(row)[2]} | {' | '.join(ratios)} |")
+            lines.append(f"| `{case_of(row)[0]}` | {case_of(row)[2]} | {' | '.join(ratios)} |")
     return lines
-
-
-def _case(row: Row) -> list[str]:
-    case = row["case"]
-    assert isinstance(case, list)
-    return [str(part) for part in case]
 
 
 def _number(row: Row, name: str) -> float:

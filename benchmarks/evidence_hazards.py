@@ -14,7 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
+from benchmarks.evidence import (
+    Case,
+    Evidence,
+    Row,
+    case_of,
+    corpus,
+    corpus_files,
+    counts_of,
+    hw_configs,
+    not_done,
+)
 from npusched.errors import NpuschedError
 from npusched.hardware import load_target
 from npusched.hardware.target import AcceleratorU55
@@ -127,12 +137,12 @@ def render(rows: Sequence[Row]) -> str:
     ]
     for config in ACCELERATORS:
         for arena in ARENAS:
-            mine = [row for row in done if _case(row)[1:] == (config, arena)]
+            mine = [row for row in done if case_of(row)[1:] == (config, arena)]
             sums = [_sum(mine, key) for key in ("commands", "waits", "dropped")]
             results: Counter[str] = Counter()
             for row in mine:
-                results.update(_counts(row, "results"))
-            findings = sum(sum(_counts(row, "findings").values()) for row in mine)
+                results.update(counts_of(row, "results"))
+            findings = sum(sum(counts_of(row, "findings").values()) for row in mine)
             lines.append(
                 f"| {config} | {arena} | {len(mine)} | {sums[0]} | {findings} | {sums[1]} | "
                 f"{sums[2]} | {results['reported']} | {results['needless']} | "
@@ -140,26 +150,14 @@ def render(rows: Sequence[Row]) -> str:
             )
     lines += ["", "Findings on correct streams, and waits whose absence was not reported:", ""]
     lines += [
-        f"- {' '.join(_case(row))}: {_counts(row, 'findings') or 'no finding'}; waits: "
-        f"{_counts(row, 'results')}"
+        f"- {' '.join(case_of(row))}: {counts_of(row, 'findings') or 'no finding'}; waits: "
+        f"{counts_of(row, 'results')}"
         for row in done
-        if row["findings"] or set(_counts(row, "results")) - {"reported"}
+        if row["findings"] or set(counts_of(row, "results")) - {"reported"}
     ] or ["- none"]
     lines += ["", "Not checked:", ""]
-    lines += [f"- {' '.join(_case(row))}: {row['status']}" for row in rows if row not in done]
+    lines += not_done(rows, done="checked")
     return "\n".join(lines)
-
-
-def _case(row: Row) -> tuple[str, ...]:
-    found = row["case"]
-    assert isinstance(found, list)
-    return tuple(str(part) for part in found)
-
-
-def _counts(row: Row, key: str) -> dict[str, int]:
-    found = row[key]
-    assert isinstance(found, dict)
-    return found
 
 
 def _sum(rows: Sequence[Row], key: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from benchmarks.evidence import Case, Evidence, Row, corpus_files, hw_configs
+from benchmarks.evidence import Case, Evidence, Row, case_of, corpus_files, hw_configs
 from benchmarks.referee import Compared, compile_case
 from npusched.graph.build import build_graph
 from npusched.graph.opgraph import OpGraph, SourcePlacement
@@ -95,7 +95,7 @@ def render(rows: Sequence[Row]) -> str:
     ]
     exceptions = []
     for family in ("u55", "u65", "u85"):
-        mine = [r for r in rows if _case(r)[1] == family and r["status"] == "compared"]
+        mine = [r for r in rows if case_of(r)[1] == family and r["status"] == "compared"]
         ops = sum(_int(r["ops"]) for r in mine)
         wrong = sum(len(_list(r["wrong"])) for r in mine)
         groups = sum(_int(r["groups"]) for r in mine)
@@ -105,7 +105,7 @@ def render(rows: Sequence[Row]) -> str:
             f"{_share(groups - unequal, groups)} |"
         )
         for row in mine:
-            name = _case(row)[0]
+            name = case_of(row)[0]
             exceptions += [f"- {family} `{name}`: {text}" for text in _list(row["wrong"])]
             exceptions += [
                 f"- {family} `{name}` fusion: {text}" for text in _list(row["unequal_groups"])[:5]
@@ -114,12 +114,8 @@ def render(rows: Sequence[Row]) -> str:
     lines += exceptions or ["- none"]
     failed = [r for r in rows if r["status"] != "compared"]
     lines += ["", "Not compared:", ""]
-    lines += [f"- {_case(r)[1]} `{_case(r)[0]}`: {r['status']}" for r in failed] or ["- none"]
+    lines += [f"- {case_of(r)[1]} `{case_of(r)[0]}`: {r['status']}" for r in failed] or ["- none"]
     return "\n".join(lines)
-
-
-def _case(row: Row) -> list[str]:
-    return [str(part) for part in _list(row["case"])]
 
 
 def _list(value: object) -> list[object]:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
+from benchmarks.evidence import Case, Evidence, Row, case_of, corpus, corpus_files, hw_configs
 from benchmarks.plan_compare import Counts, Expected, compare_interpreter, compare_plan, expect
 from benchmarks.plan_damage import fewer_rows, overlaps
 from npusched.api.options import PlanOptions
@@ -149,7 +149,7 @@ def render(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for config in ACCELERATORS:
-        mine = [row for row in done if _case(row)[1] == config]
+        mine = [row for row in done if case_of(row)[1] == config]
         parts = [("interpreter", [_dict(row["interpreter"]) for row in mine])]
         parts += [
             (f"plan, {name}", [plan for row in mine for plan in _plans(row) if _is(plan, name)])
@@ -167,7 +167,7 @@ def _by_accelerators(found: Sequence[tuple[Row, str]]) -> list[str]:
     """One line per model and text; rows without a text tell their status."""
     lines: dict[tuple[str, str], dict[str, None]] = {}
     for row, text in found:
-        path, config = _case(row)
+        path, config = case_of(row)
         lines.setdefault((path, text or str(row["status"])), {})[config] = None
     return [f"- {path} ({', '.join(where)}): {text}" for (path, text), where in lines.items()]
 
@@ -217,10 +217,6 @@ def _differences(row: Row) -> list[tuple[Row, str]]:
 
 def _is(plan: Row, budget: str) -> bool:
     return plan["budget"] == budget
-
-
-def _case(row: Row) -> tuple[str, ...]:
-    return tuple(str(part) for part in _items(row["case"]))
 
 
 def _plans(row: Row) -> list[Row]:

@@ -11,7 +11,17 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
+from benchmarks.evidence import (
+    Case,
+    Evidence,
+    Row,
+    case_of,
+    corpus,
+    corpus_files,
+    counts_of,
+    hw_configs,
+    not_done,
+)
 from npusched.errors import NpuschedError
 from npusched.hardware import load_target
 from npusched.hardware.target import AcceleratorU55
@@ -123,9 +133,9 @@ def render(rows: Sequence[Row]) -> str:
             mine = [
                 row
                 for row in rows
-                if row["status"] == "compared" and _case(row)[1:] == (config, setting)
+                if row["status"] == "compared" and case_of(row)[1:] == (config, setting)
             ]
-            hazards = sum(sum(_counts(row, "hazards").values()) for row in mine)
+            hazards = sum(sum(counts_of(row, "hazards").values()) for row in mine)
             lines.append(
                 f"| {config} | {setting} | {len(mine)} | "
                 f"{sum(row['verdict'] == 'equal' for row in mine)} | {_sum(mine, 'values')} | "
@@ -134,45 +144,31 @@ def render(rows: Sequence[Row]) -> str:
             )
     lines += ["", "Tensors that should be in memory and were not found:", ""]
     lines += [
-        f"- {' '.join(_case(row))}: {', '.join(map(str, _list(row, 'missing')))}"
+        f"- {' '.join(case_of(row))}: {', '.join(map(str, _list(row, 'missing')))}"
         for row in rows
         if row["status"] == "compared" and row["missing"]
     ] or ["- none"]
     reasons: Counter[str] = Counter()
     for row in rows:
         if row["status"] == "compared":
-            reasons.update(_counts(row, "absorbed"))
+            reasons.update(counts_of(row, "absorbed"))
     lines += ["", "Tensors that never reach memory, by reason:", ""]
     lines += [f"- {reason}: {count}" for reason, count in reasons.most_common()] or ["- none"]
     lines += ["", "Not equal:", ""]
     lines += [
-        f"- {' '.join(_case(row))}: {row['differing']} of {row['values']} values, at most "
+        f"- {' '.join(case_of(row))}: {row['differing']} of {row['values']} values, at most "
         f"{row['largest']} ({', '.join(map(str, _list(row, 'exceptions'))) or row['difference']})"
         for row in rows
         if row["status"] == "compared" and row["verdict"] != "equal"
     ] or ["- none"]
     lines += ["", "Not run:", ""]
-    lines += [
-        f"- {' '.join(_case(row))}: {row['status']}" for row in rows if row["status"] != "compared"
-    ] or ["- none"]
+    lines += not_done(rows)
     return "\n".join(lines)
-
-
-def _case(row: Row) -> tuple[str, ...]:
-    found = row["case"]
-    assert isinstance(found, list)
-    return tuple(str(part) for part in found)
 
 
 def _list(row: Row, key: str) -> list[object]:
     found = row[key]
     assert isinstance(found, list)
-    return found
-
-
-def _counts(row: Row, key: str) -> dict[str, int]:
-    found = row[key]
-    assert isinstance(found, dict)
     return found
 
 

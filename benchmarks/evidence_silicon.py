@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from benchmarks.evidence import ROOT, Case, Evidence, Row, corpus, hw_configs
+from benchmarks.evidence import ROOT, Case, Evidence, Row, case_of, corpus, hw_configs
 from npusched.api.timing import call_seconds
 from npusched.cost.cpu import host_cycles
 from npusched.hardware import Target, load_target
@@ -234,7 +234,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        where = _case(row)[1]
+        where = case_of(row)[1]
         role = "fitted or tested below" if where == OFF_CHIP else "tested"
         measured = f"{_number(row, 'measured_us'):g}"
         ini_ratio = f"{_number(row, 'ini_ratio'):.2f}" if "ini_ratio" in row else "-"
@@ -309,8 +309,8 @@ def _external(rows: Sequence[Row]) -> list[str]:
 def _findings(rows: Sequence[Row]) -> list[str]:
     """What the static checks say."""
     lines = ["## Static checks", ""]
-    for path in dict.fromkeys(_case(row)[0] for row in rows):
-        row = next(row for row in rows if _case(row)[0] == path)
+    for path in dict.fromkeys(case_of(row)[0] for row in rows):
+        row = next(row for row in rows if case_of(row)[0] == path)
         found = row["hazards"]
         assert isinstance(found, list)
         lines.append(f"- {_stem(path)}: {'; '.join(found) or 'no findings'}")
@@ -327,14 +327,8 @@ def _findings(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _case(row: Row) -> list[str]:
-    case = row["case"]
-    assert isinstance(case, list)
-    return [str(part) for part in case]
-
-
 def _name(row: Row) -> str:
-    return _stem(_case(row)[0])
+    return _stem(case_of(row)[0])
 
 
 def _stem(path: str) -> str:

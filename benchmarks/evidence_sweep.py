@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 
-from benchmarks.evidence import Case, Evidence, Row, corpus, hw_configs
+from benchmarks.evidence import Case, Evidence, Row, case_of, corpus, hw_configs
 from npusched.hardware import Target, load_target
 from npusched.vela.options import Feature, Optimise
 from npusched.vela.sweep import GRID_BYTES, SweepPoint, SweepResult, sweep
@@ -109,12 +109,12 @@ def render(rows: Sequence[Row]) -> str:
     ]
     missed = []
     for path, name in RANGES:
-        mine = [row for row in rows if _case(row)[:2] == [path, name]]
+        mine = [row for row in rows if case_of(row)[:2] == (path, name)]
         exhaustive: dict[str, list[int]] = {}
         compiles: dict[bool, int] = defaultdict(int)
         found: dict[str, list[int]] = {}
         for row in mine:
-            is_sweep = _case(row)[2] == FOUND
+            is_sweep = case_of(row)[2] == FOUND
             compiles[is_sweep] += _int(row["compiles"])
             into = found if is_sweep else exhaustive
             into |= _results(row)
@@ -144,12 +144,6 @@ def _non_dominated(results: dict[str, list[int]]) -> set[str]:
             for other in figures.values()
         )
     }
-
-
-def _case(row: Row) -> list[str]:
-    case = row["case"]
-    assert isinstance(case, list)
-    return [str(part) for part in case]
 
 
 def _int(value: object) -> int:

@@ -16,7 +16,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from benchmarks.evidence import Case, Evidence, Row, corpus, corpus_files, hw_configs
+from benchmarks.evidence import (
+    Case,
+    Evidence,
+    Row,
+    case_of,
+    corpus,
+    corpus_files,
+    counts_of,
+    hw_configs,
+    not_done,
+)
 from npusched.errors import NpuschedError, SimError
 from npusched.hardware import load_target
 from npusched.sim import decode, state
@@ -176,14 +186,14 @@ def render(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for config in ACCELERATORS:
-        mine = [row for row in done if _case(row)[1] == config and row["streams"]]
+        mine = [row for row in done if case_of(row)[1] == config and row["streams"]]
 
         def total(key: str, mine: Sequence[Row] = mine) -> int:
             return sum(int(str(row[key])) for row in mine)
 
         cut: Counter[str] = Counter()
         for row in mine:
-            cut.update(_counts(row, "cut"))
+            cut.update(counts_of(row, "cut"))
         lines.append(
             f"| {config} | {len(mine)} | {total('streams')} | {total('bytes')} | "
             f"{total('weights')} | {total('equal')} | {cut['refused']} | "
@@ -191,26 +201,12 @@ def render(rows: Sequence[Row]) -> str:
             f"{total('random_refused')} of {total('random')} |"
         )
     lines += ["", "Files of which only the streams before a refused kernel were seen:", ""]
-    lines += [f"- {' '.join(_case(row))}: {row['note']}" for row in done if row["note"]] or [
+    lines += [f"- {' '.join(case_of(row))}: {row['note']}" for row in done if row["note"]] or [
         "- none"
     ]
     lines += ["", "Not compiled:", ""]
-    lines += [
-        f"- {' '.join(_case(row))}: {row['status']}" for row in rows if row["status"] != "compared"
-    ] or ["- none"]
+    lines += not_done(rows)
     return "\n".join(lines)
-
-
-def _case(row: Row) -> tuple[str, ...]:
-    found = row["case"]
-    assert isinstance(found, list)
-    return tuple(str(part) for part in found)
-
-
-def _counts(row: Row, key: str) -> dict[str, int]:
-    found = row[key]
-    assert isinstance(found, dict)
-    return found
 
 
 EVIDENCE = Evidence(
