@@ -57,7 +57,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     **{name: {"switches": switches} for name, switches in SWITCHES.items()},
 }
 
-SMALL_BYTES = 300_000
+SMALL_BYTES = 100_000
 SMALL_OPS = 100
 """Largest file with most kernels that is also planned with parts left out, switches, and limits."""
 
