@@ -25,6 +25,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeAlias
 
+from npusched.errors import NpuschedError
+
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "reports"
 SAMPLE_SHARE = 0.05
@@ -66,6 +68,7 @@ NAMES = (
     "plans",
     "weights",
     "hazards",
+    "proofs",
 )
 
 
@@ -94,6 +97,13 @@ def corpus_files() -> list[str]:
 def hw_configs() -> list[Path]:
     """The target files of Arm's accelerators and what they share (no boards)."""
     return sorted((ROOT / "hw_configs").glob("[e_]*.toml"))
+
+
+def refusal(error: NpuschedError) -> str:
+    """What an error says, as a row's status; not how a process crashed, which varies."""
+    if "crashed" in error.what:
+        return f"{type(error).__name__}: {error.what}"
+    return f"{type(error).__name__}: {error.what}; {error.why}"[:200]
 
 
 def input_hash(evidence: Evidence) -> str:

@@ -12,7 +12,16 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.evidence import Case, Evidence, Row, case_of, corpus, corpus_files, hw_configs
+from benchmarks.evidence import (
+    Case,
+    Evidence,
+    Row,
+    case_of,
+    corpus,
+    corpus_files,
+    hw_configs,
+    refusal,
+)
 from benchmarks.plan_compare import Counts, Expected, compare_interpreter, compare_plan, expect
 from benchmarks.plan_damage import fewer_rows, overlaps
 from npusched.api.options import PlanOptions
@@ -64,7 +73,7 @@ def measure(case: Case) -> Row:
         count = count if macs <= ONE_ABOVE_MACS else 1
         expected = expect(ready.model, ready.graph, count)
     except NpuschedError as error:
-        return {"status": f"{error.what}; {error.why}"[:200]}
+        return {"status": refusal(error)}
     return {
         "status": "compared",
         "inputs": count,
@@ -139,10 +148,10 @@ def render(rows: Sequence[Row]) -> str:
         "`npusched plan` at three budgets (without a limit, half of what that uses, the smallest",
         "feasible), CPU ops by LiteRT, NPU ops stripe by stripe through bytes at the plan's",
         "addresses. Every feature map that holds a tensor of the file is compared with LiteRT's",
-        "`BUILTIN_REF`, temporaries of",
-        "decomposed ops with the interpreter; rolled ones never exist as a whole: their rows are",
-        f"compared as they are written. Tolerance 0, {INPUTS} seeded random inputs, {FEW_INPUTS}",
-        f"above {FEW_ABOVE_MACS // 10**6} MMAC, one above {ONE_ABOVE_MACS // 10**6}.",
+        "`BUILTIN_REF`, temporaries of decomposed ops with the interpreter; rolled ones never",
+        "exist as a whole: their rows are compared as they are written. Tolerance 0,",
+        f"{INPUTS} seeded random inputs, {FEW_INPUTS} above {FEW_ABOVE_MACS // 10**6} MMAC, one",
+        f"above {ONE_ABOVE_MACS // 10**6}.",
         "",
         "| accelerator | models | executed by | runs equal | tensors equal | of them rolled | "
         "temporaries | values |",

@@ -21,6 +21,7 @@ from benchmarks.evidence import (
     counts_of,
     hw_configs,
     not_done,
+    refusal,
 )
 from npusched.errors import NpuschedError
 from npusched.hardware import load_target
@@ -76,7 +77,7 @@ def measure(case: Case) -> Row:
         count = 1 if macs > FEW_ABOVE_MACS or commands > FEW_ABOVE_COMMANDS else INPUTS
         proof = prove(model, ready, random_inputs(model.subgraphs[0], count, seed=0))
     except NpuschedError as error:
-        return {"status": f"{type(error).__name__}: {error.what}; {error.why}"[:200]}
+        return {"status": refusal(error)}
     accelerator = target.accelerator
     assert isinstance(accelerator, AcceleratorU55)
     hazards = [each for found in check_executable(ready, accelerator) for each in found]
@@ -184,5 +185,5 @@ EVIDENCE = Evidence(
     render=render,
     inputs=hw_configs,
     sample_size=8,
-    heavy=lambda case: "deeplab" in case[0],
+    heavy=lambda case: "yolo" in case[0] or (corpus() / case[0]).stat().st_size > 400_000,
 )
