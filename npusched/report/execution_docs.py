@@ -160,7 +160,7 @@ EXECUTION_DOCS: Final[dict[str, dict[str, str]]] = {
         "compared": "Kernels whose results were looked for.",
         "equal": "Kernels whose results were found, verbatim.",
         "coverage": "Share of tensors that were found whole.",
-        "tensors": "Tensors that ops of the file make.",
+        "tensors": "Tensors that ops of the file make and that should be in memory.",
         "covered": "Tensors that were found whole.",
         "temporaries": "Kernels without counterpart in the file.",
         "missing": "Tensors that should be in memory and were not found.",
