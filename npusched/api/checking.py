@@ -62,7 +62,8 @@ def check(
     All else as for ``plan``.
 
     A budget that no plan fits is a failed gate. Raises NpuschedError if there is nothing to check,
-    or for a baseline that is no plan or of another target; ModelError and TargetError as ``plan``.
+    or for a baseline that is no plan or of another target, OSError for one that cannot be read;
+    ModelError and TargetError as ``plan``.
     """
     from npusched.hardware import load_target
 

@@ -99,6 +99,7 @@ def check(
     github prints workflow commands, sarif a SARIF 2.1.0 log, junit an XML report.
     """
     from npusched import api
+    from npusched.report.units import log_text
 
     if baseline is None and max_regression is not None:
         raise click.UsageError("--max-regression goes with --baseline FILE")
@@ -122,7 +123,7 @@ def check(
         options=options,
     )
     for warning in report.warnings:
-        print_warning(warning)
+        print_warning(log_text(warning, 600))
     path = "" if model.startswith(DEMO_PREFIX) else model
     text = _checked(report, format_, path, output)
     write_result(text, output, is_json=format_ in ("json", "sarif"))

@@ -17,10 +17,16 @@ from npusched.report.check_types import (
     CheckReport,
     Gate,
 )
-from npusched.report.diff_build import relative_change, setting_changes
+from npusched.report.diff_build import build_diff, relative_change, setting_changes
 from npusched.report.figures import FIGURES, Number, cpu_ops, exact
 from npusched.report.types import PlanReport
-from npusched.report.units import percent_change, plain_text, short_name
+from npusched.report.units import (
+    human_seconds,
+    percent_change,
+    plain_text,
+    plural,
+    short_name,
+)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +54,14 @@ LIMITED: Final = {
 }
 """Field of ``Limits`` -> the gate's id (its option), the figure that it limits."""
 
-REGRESSED: Final = ("cycles", "latency_s", "sram_peak_bytes", "constant_bytes", "energy_nj")
-"""Figures that are held against a baseline."""
+REGRESSED: Final = {
+    "cycles": "cycles",
+    "latency_s": "latency",
+    "sram_peak_bytes": "sram",
+    "constant_bytes": "flash",
+    "energy_nj": "energy",
+}
+"""Figures that are held against a baseline -> how the gate's id ends."""
 
 _TITLES: Final = {"constant_bytes": "flash"}
 _NAMED: Final = 3
@@ -145,24 +157,30 @@ def _broken_gates(broken: Sequence[InfeasibleError], limits: Limits) -> list[Gat
                 baseline=None,
                 passed=False,
                 text=plain_text(f"{error.what}: {error.why}", 400),
-                help=_levers(error),
+                help=_levers(
+                    error,
+                    f"allow {need} bytes, or shrink the tensors alive at the peak"
+                    if gate_id == "max-sram"
+                    else "",
+                ),
             )
         )
     return found
 
 
-def _levers(error: InfeasibleError) -> str:
-    """The hint of an infeasible budget, and the lever that is worth most."""
+def _levers(error: InfeasibleError, instead: str) -> str:
+    """``instead`` or the hint of an infeasible budget, and the lever that is worth most."""
     levers = error.values.get("levers")
     worth = [
         (int(lever["bytes"]), str(lever["text"]))
         for lever in (levers if isinstance(levers, (list, tuple)) else ())
         if isinstance(lever, dict) and isinstance(lever["bytes"], int)
     ]
+    hint = instead or error.hint
     if not worth:
-        return plain_text(error.hint, 400)
+        return plain_text(hint, 400)
     size, text = max(worth)
-    return plain_text(f"{error.hint} ({text}: {exact(size, 'bytes')})", 400)
+    return plain_text(f"{hint}, e.g. {text} ({exact(size, 'bytes')})", 400)
 
 
 def _limit_gates(report: PlanReport, limits: Limits) -> list[Gate]:
@@ -189,7 +207,7 @@ def _gate(gate_id: str, report: PlanReport, metric: str, limit: Number) -> Gate:
         excess=0 if passed else value - limit,
         baseline=None,
         passed=passed,
-        text=f"{title} is {exact(value, figure.unit)}, the limit {exact(limit, figure.unit)}{over}",
+        text=f"{title}: {exact(value, figure.unit)}, the limit {exact(limit, figure.unit)}{over}",
         help="" if passed else _help(report, metric),
     )
 
@@ -233,7 +251,29 @@ def _constants_help(report: PlanReport) -> str:
 
 
 def _regression_gates(report: PlanReport, baseline: Baseline) -> list[Gate]:
-    return [_regression(report, baseline, metric) for metric in REGRESSED]
+    gates = [_regression(report, baseline, metric) for metric in REGRESSED]
+    if all(gate.passed for gate in gates):
+        return gates
+    slower = _slower_ops(report, baseline)
+    return [
+        msgspec.structs.replace(gate, help=slower) if gate.unit in ("cycles", "s") else gate
+        for gate in gates
+    ]
+
+
+def _slower_ops(report: PlanReport, baseline: Baseline) -> str:
+    """The ops that take most more time than in the baseline."""
+    found = build_diff(baseline.plan, report, before_file="", after_file="")
+    slower = [
+        f"#{change.after.index} {change.after.kind} +{human_seconds(change.change_s)}"
+        for change in found.ops
+        if change.after is not None and change.change_s > 0
+    ]
+    if not slower:
+        return ""
+    left = len(slower) - _NAMED
+    more = f" and {plural(left, 'more op')}" if left > 0 else ""
+    return plain_text(f"slower: {', '.join(slower[:_NAMED])}{more} (npusched diff)", 600)
 
 
 def _regression(report: PlanReport, baseline: Baseline, metric: str) -> Gate:
@@ -246,7 +286,7 @@ def _regression(report: PlanReport, baseline: Baseline, metric: str) -> Gate:
     share = f"{100 * float(baseline.max_regression):g} %"
     change = "new" if relative_change(before, value) is None else percent_change(value, before)
     return Gate(
-        id=f"max-regression-{metric.removesuffix('_s').removesuffix('_bytes').removesuffix('_nj')}",
+        id=f"max-regression-{REGRESSED[metric]}",
         kind="regression",
         metric=metric,
         title=title,
@@ -256,7 +296,7 @@ def _regression(report: PlanReport, baseline: Baseline, metric: str) -> Gate:
         excess=0 if passed else value - limit,
         baseline=before,
         passed=passed,
-        text=f"{title} is {exact(value, figure.unit)}, {exact(before, figure.unit)} before: "
-        f"{'unchanged' if value == before else change}; {share} more is allowed",
+        text=f"{title}: {exact(value, figure.unit)}, {exact(before, figure.unit)} before "
+        f"({'unchanged' if value == before else change}; {share} more is allowed)",
         help="",
     )

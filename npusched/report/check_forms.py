@@ -18,7 +18,7 @@ SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _TEXT: Final = 2000
 """Most characters of a message."""
 
-_RULES: Final = {
+RULES: Final = {
     "sram": "No plan fits the SRAM budget",
     "max-sram": "SRAM peak above the limit",
     "max-latency": "Latency above the limit",
@@ -29,8 +29,8 @@ _RULES: Final = {
     "max-offchip-bytes": "No plan keeps the limit on off-chip bytes",
     "max-regression-cycles": "More NPU cycles than the baseline",
     "max-regression-latency": "More latency than the baseline",
-    "max-regression-sram_peak": "More SRAM than the baseline",
-    "max-regression-constant": "More constants in flash than the baseline",
+    "max-regression-sram": "More SRAM than the baseline",
+    "max-regression-flash": "More constants in flash than the baseline",
     "max-regression-energy": "More energy than the baseline",
 }
 """Gate id -> what it means if it fails."""
@@ -50,7 +50,7 @@ def render_check_github(report: CheckReport, *, path: str = "") -> str:
     if report.verdict == "pass":
         return _command("notice", path, f"npusched: {where}", summary(report))
     return "\n".join(
-        _command("error", path, f"npusched: {_RULES[gate.id]}", f"{where}: {message(gate)}")
+        _command("error", path, f"npusched: {RULES[gate.id]}", f"{where}: {message(gate)}")
         for gate in failed_gates(report)
     )
 
@@ -116,7 +116,7 @@ def render_check_sarif(report: CheckReport, *, path: str = "") -> str:
         "name": "npusched",
         "version": report.npusched_version,
         "semanticVersion": report.npusched_version,
-        "rules": [{"id": gate.id, "shortDescription": {"text": _RULES[gate.id]}} for gate in gates],
+        "rules": [{"id": gate.id, "shortDescription": {"text": RULES[gate.id]}} for gate in gates],
     }
     log = {
         "$schema": SARIF_SCHEMA,
@@ -165,7 +165,7 @@ def render_check_junit(report: CheckReport) -> str:
         said = message(gate)
         lines += [
             f"{head}>",
-            f'      <failure type="{gate.kind}" message={quoteattr(_RULES[gate.id])}>'
+            f'      <failure type="{gate.kind}" message={quoteattr(RULES[gate.id])}>'
             f"{escape(said)}</failure>",
             "    </testcase>",
         ]

@@ -7,7 +7,7 @@ from typing import Final
 from npusched.report.check_types import CheckReport, Gate
 from npusched.report.figures import exact
 from npusched.report.layout import Column, Line, flow, line, paint, table, wrap
-from npusched.report.units import human_bytes, human_frequency, percent_change, plain_text, plural
+from npusched.report.units import human_bytes, human_frequency, log_text, percent_change, plural
 
 _COLUMNS: Final = (
     Column(title=""),
@@ -33,9 +33,9 @@ def render_check_text(report: CheckReport, *, width: int = 100, colour: bool = F
         *flow(
             [
                 (report.verdict, "bad" if failed else "good"),
-                (plain_text(report.model, 48), "bold"),
-                f"{plain_text(report.target, 40)} @ {human_frequency(report.clock_hz)}",
-                plain_text(report.memory_mode, 40),
+                (log_text(report.model, 48), "bold"),
+                f"{log_text(report.target, 40)} @ {human_frequency(report.clock_hz)}",
+                log_text(report.memory_mode, 40),
                 summary(report),
             ],
             width,
@@ -46,9 +46,9 @@ def render_check_text(report: CheckReport, *, width: int = 100, colour: bool = F
     if failed:
         lines.append(line(""))
     for gate in failed:
-        lines += wrap(f"  {gate.id}: {plain_text(gate.text, 600)}", width, indent=4, style="bad")
+        lines += wrap(f"  {gate.id}: {log_text(gate.text, 600)}", width, indent=4, style="bad")
         if gate.help:
-            lines += wrap(f"    hint: {plain_text(gate.help, 600)}", width, indent=10)
+            lines += wrap(f"    hint: {log_text(gate.help, 600)}", width, indent=10)
     lines += [line(""), *_notes(report, width)]
     return paint(lines, width=width, colour=colour)
 
@@ -86,18 +86,18 @@ def _notes(report: CheckReport, width: int) -> list[Line]:
     lines: list[Line] = []
     if report.baseline is not None:
         base = report.baseline
-        what = plain_text(f"{base.file or 'a plan'} of {base.model}", 100)
+        what = log_text(f"{base.file or 'a plan'} of {base.model}", 100)
         same = " (the same model)" if base.sha256 == report.sha256 else ""
         lines += wrap(f"  baseline: {what}{same}", width, indent=4)
         for change in base.settings[:_SETTINGS]:
             text = f"{change.setting}: {change.before} before, now {change.after}"
-            lines += wrap(f"    {plain_text(text, 160)}", width, indent=6)
+            lines += wrap(f"    {log_text(text, 160)}", width, indent=6)
         if len(base.settings) > _SETTINGS:
             lines.append(line(f"    {len(base.settings) - _SETTINGS} more settings differ"))
     budget = report.budget_bytes
     room = "no budget" if budget is None else f"{human_bytes(budget)} of {report.budget_memory}"
     plan = "the plan" if report.fits else "no plan fits; figures are of the smallest feasible plan"
     lines += wrap(
-        f"  {plan}: least {report.objective}, {plain_text(room)}; predicted", width, indent=4
+        f"  {plan}: least {report.objective}, {log_text(room)}; predicted", width, indent=4
     )
     return lines

@@ -9,7 +9,7 @@ import msgspec
 from npusched.report.diff_types import DiffReport, DiffSide, OpChange, OpSide, TotalChange
 from npusched.report.figures import FIGURES, rounded
 from npusched.report.layout import Column, Line, flow, line, paint, table
-from npusched.report.units import human_seconds, plain_text, plural, short_name, signed
+from npusched.report.units import human_seconds, log_text, plural, short_name, signed
 
 MAX_LINES: Final = 40
 DEFAULT_TOP: Final = 8
@@ -51,7 +51,7 @@ def render_diff_text(
     lines += [line(""), *table(_TOTALS, [total_cells(each) for each in totals], width=width)]
     if report.settings:
         rows = [
-            (plain_text(s.setting, 40), plain_text(s.before, 40), plain_text(s.after, 40))
+            (log_text(s.setting, 40), log_text(s.before, 40), log_text(s.after, 40))
             for s in report.settings[:_SETTINGS]
         ]
         columns = [
@@ -82,12 +82,12 @@ def _sides(report: DiffReport, width: int) -> list[Line]:
 
 def side_parts(side: DiffSide) -> list[str]:
     """A plan in words: file, model, target, versions."""
-    vela = f", Vela {plain_text(side.vela_version, 20)}" if side.vela_version else ""
+    vela = f", Vela {log_text(side.vela_version, 20)}" if side.vela_version else ""
     return [
-        f"{plain_text(side.file, 60)}:" if side.file else "a plan:",
-        f"{plain_text(side.model, 48)} (sha256 {plain_text(side.sha256[:8], 8)})",
-        f"on {plain_text(side.target, 40)},",
-        f"npusched {plain_text(side.npusched_version, 20)}{vela}",
+        f"{log_text(side.file, 60)}:" if side.file else "a plan:",
+        f"{log_text(side.model, 48)} (sha256 {log_text(side.sha256[:8], 8)})",
+        f"on {log_text(side.target, 40)},",
+        f"npusched {log_text(side.npusched_version, 20)}{vela}",
     ]
 
 
@@ -122,14 +122,14 @@ def count_text(report: DiffReport) -> str:
 def op_cells(change: OpChange) -> list[str]:
     """Op, time before and after, change, what changed, name."""
     side = change.after or change.before
-    label = "" if side is None else f"#{side.index} {plain_text(side.kind, 24)}"
+    label = "" if side is None else f"#{side.index} {log_text(side.kind, 24)}"
     return [
         label,
         _time(change.before),
         _time(change.after),
         signed(human_seconds(change.change_s)) if change.change_s else "=",
         ", ".join(change_words(change)),
-        short_name(change.name, 40),
+        log_text(short_name(change.name, 40)),
     ]
 
 
@@ -144,7 +144,7 @@ def change_words(change: OpChange) -> list[str]:
         return [change.state]
     words = []
     if "kind" in change.changed:
-        words.append(f"was {plain_text(a.kind, 24)}")
+        words.append(f"was {log_text(a.kind, 24)}")
     if a.index != b.index:
         words.append(f"was #{a.index}")
     if "placement" in change.changed:
