@@ -90,7 +90,7 @@ def _check(model: str | Path | bytes, options: dict[str, Any]) -> tuple[CheckRep
 
     from npusched.api import check
     from npusched.errors import NpuschedError
-    from npusched.report.check_text import render_check_text
+    from npusched.report.check_text import failed_gates, render_check_text
 
     target = options.pop("config", None)
     if target is None:
@@ -103,4 +103,5 @@ def _check(model: str | Path | bytes, options: dict[str, Any]) -> tuple[CheckRep
         report = check(model, target, **options)
     except (NpuschedError, OSError) as error:
         return None, str(error)
-    return report, "npusched: over budget\n" + render_check_text(report)
+    over = ", ".join(gate.id for gate in failed_gates(report))
+    return report, f"over budget: {over}\n{render_check_text(report)}"

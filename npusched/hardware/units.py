@@ -181,7 +181,7 @@ def _quantity(text: str, units: dict[str, int], kind: str, examples: str) -> Fra
     if unit.lower() not in units:
         known = ", ".join(_spelled(name) for name in units if name)
         raise TargetError(
-            f"{text!r} has the unknown unit {unit!r}",
+            f"{text!r} has the unknown unit {unit!r}" if unit else f"{text!r} has no unit",
             f"known units: {known}",
             f"write for example {examples}",
             text=text,

@@ -30,6 +30,7 @@ from tests.report.check_kit import HOSTILE, TARGET, planned, renamed
 from tests.report.sarif_schema import SARIF
 
 GOLDEN = Path(__file__).with_name("golden")
+replace = msgspec.structs.replace
 
 
 @pytest.fixture(scope="module")
@@ -59,20 +60,20 @@ def scaled(plan: PlanReport, **factors: float) -> PlanReport:
     if "energy" in factors:
         typical = plan.totals.energy_nj.typical * factors["energy"]
         totals["energy_nj"] = Interval(low=1.0, typical=typical, high=typical)
-    return msgspec.structs.replace(plan, totals=msgspec.structs.replace(plan.totals, **totals))
+    return replace(plan, totals=replace(plan.totals, **totals))
 
 
 @pytest.mark.parametrize("field", LIMITED)
 def test_a_value_may_be_its_limit_and_no_more(field: str, plan: PlanReport) -> None:
     name, metric = LIMITED[field]
     value = FIGURES[metric].of(plan)
-    exactly = build_check(plan, Limits(**{field: value}))
+    exactly = build_check(plan, replace(Limits(), **{field: value}))
     assert exactly.verdict == "pass"
     assert gate(exactly, name).excess == 0
     if value == 0:
         return
     less = value - 1 if isinstance(value, int) else value * (1 - 1e-12)
-    below = build_check(plan, Limits(**{field: less}))
+    below = build_check(plan, replace(Limits(), **{field: less}))
     assert below.verdict == "fail"
     failed = gate(below, name)
     assert (failed.value, failed.limit, failed.excess) == (value, less, value - less)
@@ -116,7 +117,6 @@ def test_a_regression_names_the_ops_that_are_slower() -> None:
 
 def test_a_regression_is_judged_exactly(plan: PlanReport) -> None:
     """1 % of 10 000 cycles is 100: 10 100 pass, 10 101 do not, whatever floats make of 1.01."""
-    replace = msgspec.structs.replace
     before = replace(plan, totals=replace(plan.totals, cycles=10_000))
     for cycles, passed in ((10_100, True), (10_101, False)):
         after = replace(plan, totals=replace(plan.totals, cycles=cycles))
@@ -130,7 +130,6 @@ def test_a_regression_is_judged_exactly(plan: PlanReport) -> None:
 
 
 def test_what_was_nothing_may_not_become_something(plan: PlanReport) -> None:
-    replace = msgspec.structs.replace
     before = replace(plan, totals=replace(plan.totals, constant_bytes=0))
     report = build_check(plan, Limits(), baseline=baseline(before, "50%"))
     assert "0 bytes before (new" in gate(report, "max-regression-flash").text
@@ -232,14 +231,14 @@ def test_a_baseline_of_another_target_is_refused(plan: PlanReport) -> None:
     with pytest.raises(NpuschedError, match="another target") as raised:
         npusched.check("demo:ds_cnn", "ethos-u65-256", baseline=plan, use_vela=False)
     assert 'name "ethos-u55-128", now "ethos-u65-256"' in raised.value.why
-    target = msgspec.structs.replace(plan.target, clock_hz=4e8)
-    slower = msgspec.structs.replace(plan, target=target)
+    target = replace(plan.target, clock_hz=4e8)
+    slower = replace(plan, target=target)
     with pytest.raises(NpuschedError, match=r"clock_hz 400000000\.0, now 500000000\.0"):
         npusched.check("demo:ds_cnn", TARGET, baseline=slower, use_vela=False)
 
 
 def test_a_baseline_of_another_model_budget_and_version_is_taken(plan: PlanReport) -> None:
-    old = msgspec.structs.replace(planned("demo:block"), npusched_version="0.0.9")
+    old = replace(planned("demo:block"), npusched_version="0.0.9")
     report = npusched.check(
         "demo:ds_cnn", TARGET, sram="64KiB", baseline=old, max_regression="1000000%", use_vela=False
     )
