@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from npusched.api.options import PlanOptions
+from npusched.api.options import DEFAULT_MAX_COMPILATIONS, PlanOptions
 from npusched.api.plan_files import read_plan
 from npusched.api.planning import content_of, plan_report
-from npusched.errors import InfeasibleError, NpuschedError
+from npusched.errors import InfeasibleError, NpuschedError, TargetError
 from npusched.report.check_build import Baseline, Limits, build_check
 from npusched.report.diff_build import target_changes
 from npusched.report.figures import exact
@@ -51,6 +52,7 @@ def check(
     use_vela: bool = True,
     use_cache: bool = True,
     candidates: CandidateMode = "asked",
+    max_compilations: int = DEFAULT_MAX_COMPILATIONS,
 ) -> CheckReport:
     """Plan a model and hold the plan against limits; the report's ``verdict`` is pass or fail.
 
@@ -92,6 +94,7 @@ def check(
             use_vela=use_vela,
             use_cache=use_cache,
             candidates=candidates,
+            max_compilations=max_compilations,
         ),
     )
 
@@ -105,7 +108,7 @@ def limits_of(
     max_cpu_ops: int | None = None,
     max_energy: str | float | None = None,
 ) -> Limits:
-    """Limits as users write them; see ``check``. Raises TargetError."""
+    """Limits as users write them; see ``check``. Raises TargetError, also for negative numbers."""
     from npusched.hardware import parse_energy, parse_size, parse_time
 
     def size(text: str | int | None) -> int | None:
@@ -114,7 +117,7 @@ def limits_of(
             return text
         return 0 if text.strip() == "0" else parse_size(text)
 
-    return Limits(
+    limits = Limits(
         sram_bytes=size(max_sram),
         latency_s=parse_time(max_latency) if isinstance(max_latency, str) else max_latency,
         flash_bytes=size(max_flash),
@@ -122,6 +125,14 @@ def limits_of(
         cpu_ops=max_cpu_ops,
         energy_nj=parse_energy(max_energy) if isinstance(max_energy, str) else max_energy,
     )
+    for name, value in msgspec.structs.asdict(limits).items():
+        if value is not None and not 0 <= value < math.inf:
+            raise TargetError(
+                f"the limit {name} is {value:g}",
+                "a limit is a number that is not negative",
+                "leave it out for no limit",
+            )
+    return limits
 
 
 def baseline_of(form: bytes, file: str, max_regression: str | float | Fraction) -> Baseline:
@@ -141,6 +152,10 @@ def _baseline(plan: PlanReport, file: str, share: str | float | Fraction) -> Bas
 
     if isinstance(share, str):
         share = parse_percent(share)
+    if not 0 <= share < math.inf:
+        raise TargetError(
+            f"max_regression is {share}", "it is a share that is not negative", 'e.g. "2%" or 0.02'
+        )
     return Baseline(plan=plan, file=file, max_regression=Fraction(share))
 
 
@@ -238,7 +253,9 @@ def _helps(
             wanted.discard("max-latency")
     if not wanted or options.sram is None:
         return helps
-    roomy, _ = _planned(content, name, target, msgspec.structs.replace(options, sram=None))
+    roomy, _ = _planned(
+        content, name, target, msgspec.structs.replace(options, sram=None, candidates="none")
+    )
     sums = roomy.totals
     room = f"with {human_bytes(sums.sram_peak_bytes)} of {plain_text(roomy.budget_memory)}"
     if "max-latency" in wanted and sums.latency_s < report.totals.latency_s:

@@ -146,7 +146,7 @@ def change_words(change: OpChange) -> list[str]:
     if "kind" in change.changed:
         words.append(f"was {log_text(a.kind, 24)}")
     if a.index != b.index:
-        words.append(f"was #{a.index}")
+        words.append(f"was op {a.index}")
     if "placement" in change.changed:
         words.append(f"{a.placement} → {b.placement}")
     if "chain" in change.changed:

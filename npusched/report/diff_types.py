@@ -96,3 +96,11 @@ class DiffReport(Published, frozen=True, kw_only=True):
     settings: tuple[SettingChange, ...]
     ops: tuple[OpChange, ...]
     unchanged_ops: int
+
+    def _repr_html_(self) -> str:
+        """Show the text form in a notebook, everything in it escaped."""
+        from html import escape
+
+        from npusched.report.diff_text import render_diff_text
+
+        return f"<pre>{escape(render_diff_text(self))}</pre>"

@@ -10,9 +10,16 @@ from npusched.report.units import plain_text
 _SPECIAL: Final = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|!"})
 
 
+_LINKS: Final = (("@", "\\x40"), ("://", ":\\x2f/"), ("www.", "www\\x2e"))
+"""What GitHub makes a link or a mention of, escaped or not -> what stands there instead."""
+
+
 def markdown_text(text: str, limit: int = 400) -> str:
-    """``text`` on one line, with every character that Markdown would heed escaped."""
-    return plain_text(text, limit).translate(_SPECIAL)
+    """``text`` on one line: no markup, no link, nobody mentioned."""
+    plain = plain_text(text, limit)
+    for link, shown in _LINKS:
+        plain = plain.replace(link, shown)
+    return plain.translate(_SPECIAL)
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -21,6 +21,7 @@ HOSTILE: Final = (
     "</failure><x a='1'>&amp;]]>\x00",
     "q\"uo'te",
     "| **b** [l](http://e) `c` <img src=x> |",
+    "@org/team https://e.x/y www.e.x a@e.x",
     "\u202egnp\u2028z",
     "€ 日本 \x85\ufeff",
     "x" * 5000,

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import jsonschema
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import npusched
-from npusched.errors import InfeasibleError, NpuschedError
+from npusched.errors import InfeasibleError, NpuschedError, TargetError
 from npusched.report.check_build import LIMITED, REGRESSED, Baseline, Limits, build_check
 from npusched.report.check_forms import (
     RULES,
+    message,
     render_check_github,
     render_check_junit,
     render_check_sarif,
@@ -378,6 +384,58 @@ def test_junit_counts_and_says(failing: CheckReport) -> None:
     said = failures[0].findtext("failure")
     assert said is not None
     assert "the smallest feasible budget is" in said
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=120), st.text(max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_any_name_is_inert(name: str, path: str) -> None:
+    """As below, for whatever hypothesis thinks of; annotations read back as what was said."""
+    first = Gate(
+        id="max-sram",
+        kind="limit",
+        metric="sram_peak_bytes",
+        title="SRAM peak",
+        unit="bytes",
+        value=2,
+        limit=1,
+        excess=1,
+        baseline=None,
+        passed=False,
+        text=f"it is {name}",
+        help=path,
+    )
+    report = replace(checked_once(), model=name, verdict="fail", gates=(first,))
+    (row,) = render_check_github(report, path=path).split("\n")
+    head, _, text = row.removeprefix("::error ").partition("::")
+    assert row.isprintable()
+    assert unquote(text).endswith(message(first))
+    assert head.count(",") == bool(path)
+    suites = ElementTree.fromstring(render_check_junit(report).encode())
+    assert suites.findtext("testsuite/testcase/failure") == message(first)
+    log = json.loads(render_check_sarif(report, path=path))
+    jsonschema.Draft202012Validator(SARIF).validate(log)
+
+
+@cache
+def checked_once() -> CheckReport:
+    return build_check(planned(), Limits(cpu_ops=0))
+
+
+@pytest.mark.parametrize("value", [-1, -0.5, math.nan, math.inf])
+def test_limits_are_numbers(value: float) -> None:
+    with pytest.raises(TargetError, match="the limit latency_s is"):
+        npusched.check("demo:ds_cnn", TARGET, max_latency=value, use_vela=False)
+    with pytest.raises(TargetError, match="max_regression is"):
+        npusched.check(
+            "demo:ds_cnn", TARGET, baseline=planned(), max_regression=value, use_vela=False
+        )
+
+
+def test_in_a_notebook(plan: PlanReport) -> None:
+    hostile = build_check(renamed(plan, "<b>x</b>"), Limits(cpu_ops=0))
+    assert "&lt;b&gt;" in hostile._repr_html_()
+    assert "<b>" not in hostile._repr_html_()
+    assert npusched.diff(plan, plan)._repr_html_().startswith("<pre>before")
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
