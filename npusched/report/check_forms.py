@@ -86,7 +86,7 @@ def render_check_sarif(report: CheckReport, *, path: str = "") -> str:
     gates = list({gate.id: gate for gate in report.gates}.values())
     location = {
         "physicalLocation": {
-            "artifactLocation": {"uri": _uri(path or report.model)},
+            "artifactLocation": {"uri": _uri(path or report.model or "model")},
             "region": {"startLine": 1},
         }
     }

@@ -49,27 +49,42 @@ def render_diff_text(
     totals = shown_totals(report)
     lines: list[Line] = [*_sides(report, width)]
     lines += [line(""), *table(_TOTALS, [total_cells(each) for each in totals], width=width)]
-    if report.settings:
-        rows = [
-            (log_text(s.setting, 40), log_text(s.before, 40), log_text(s.after, 40))
-            for s in report.settings[:_SETTINGS]
-        ]
-        columns = [
-            Column(title="setting", least=12),
-            Column(title="before", least=8),
-            Column(title="after", least=8),
-        ]
-        lines += [line(""), *table(columns, rows, width=width)]
-        if len(report.settings) > _SETTINGS:
-            lines.append(line(f"  … {len(report.settings) - _SETTINGS} more settings differ"))
-    lines += [line(""), *flow([f"  {count_text(report)}"], width)]
+    ops = _ops(report, width, top)
+    room = MAX_LINES - len(lines) - len(_ops(report, width, min(top, DEFAULT_TOP)))
+    lines += [*_settings(report, width, room), *ops]
+    return paint(lines, width=width, colour=colour)
+
+
+def _settings(report: DiffReport, width: int, room: int) -> list[Line]:
+    """Settings that differ in at most ``room`` lines, but at least two of them."""
+    if not report.settings:
+        return []
+    count = max(2, min(_SETTINGS, room - 3))
+    rows = [
+        (log_text(s.setting, 40), log_text(s.before, 40), log_text(s.after, 40))
+        for s in report.settings[:count]
+    ]
+    columns = [
+        Column(title="setting", least=12),
+        Column(title="before", least=8),
+        Column(title="after", least=8),
+    ]
+    lines = [line(""), *table(columns, rows, width=width)]
+    if len(report.settings) > count:
+        lines.append(line(f"  … {len(report.settings) - count} more settings differ"))
+    return lines
+
+
+def _ops(report: DiffReport, width: int, top: int) -> list[Line]:
+    """The ``top`` ops whose time changed most."""
+    lines = [line(""), *flow([f"  {count_text(report)}"], width)]
     shown = report.ops[:top]
     if shown:
         lines += table(_OPS, [op_cells(change) for change in shown], width=width)
     if len(report.ops) > len(shown):
         left = plural(len(report.ops) - len(shown), "more op")
         lines.append(line((f"  … {left} (--top N, --format json)", "dim")))
-    return paint(lines, width=width, colour=colour)
+    return lines
 
 
 def _sides(report: DiffReport, width: int) -> list[Line]:

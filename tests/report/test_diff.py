@@ -230,6 +230,18 @@ def test_text_is_short_at_any_width(case: str, width: int, roomy: PlanReport) ->
     assert len(text.splitlines()) <= (MAX_LINES if width >= 80 else 60)
 
 
+def test_text_is_short_where_all_of_it_is_long(roomy: PlanReport) -> None:
+    """Headers on two lines, every total, many settings, many ops."""
+    a, b = renamed(roomy, "n" * 60), renamed(planned("demo:unet", "ethos-u65-256"), "m" * 60)
+    totals = dict.fromkeys(("cpu_cycles", "dram_bytes", "flash_bytes", "sram_bytes"), 10**9)
+    report = diff(a, replace(b, totals=replace(b.totals, **totals)))
+    assert len(report.settings) > 20
+    assert len(report.ops) > 8
+    text = render_diff_text(report, width=80)
+    assert len(text.splitlines()) <= MAX_LINES
+    assert "more settings differ" in text
+
+
 def test_the_text_lists_as_many_ops_as_asked(roomy: PlanReport, tight: PlanReport) -> None:
     report = diff(roomy, tight)
     assert "more op" in render_diff_text(report, top=1)
