@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import compare, fold, frontier, plan, prove_plan
+    from npusched.api import check, compare, diff, fold, frontier, plan, prove_plan
     from npusched.errors import (
         InfeasibleError,
         ModelError,
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     )
     from npusched.hardware import Target, load_target, target_names
     from npusched.report import PlanReport, plan_schema, render_json, render_text
+    from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
+    from npusched.report.diff_types import DiffReport
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CheckReport",
     "CompareReport",
+    "DiffReport",
     "FrontierReport",
     "InfeasibleError",
     "ModelError",
@@ -40,7 +44,9 @@ __all__ = [
     "TargetError",
     "VelaError",
     "__version__",
+    "check",
     "compare",
+    "diff",
     "fold",
     "frontier",
     "load_target",
@@ -53,7 +59,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CheckReport": "report.check_types",
     "CompareReport": "report.compare_types",
+    "DiffReport": "report.diff_types",
     "FrontierReport": "report.frontier_types",
     "InfeasibleError": "errors",
     "ModelError": "errors",
@@ -64,7 +72,9 @@ _HOMES = {
     "Target": "hardware",
     "TargetError": "errors",
     "VelaError": "errors",
+    "check": "api",
     "compare": "api",
+    "diff": "api",
     "fold": "api",
     "frontier": "api",
     "load_target": "hardware",

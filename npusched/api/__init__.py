@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from npusched.api.budgets import frontier, frontier_report
     from npusched.api.caching import cache_clear, cache_info
+    from npusched.api.checking import baseline_of, check, check_report, limits_of
     from npusched.api.comparing import compare, compare_report
+    from npusched.api.diffing import diff, diff_report
     from npusched.api.executing import npz_bytes, prove_report, run_compiled
     from npusched.api.folding import FoldResult, fold
     from npusched.api.inspecting import inspect_report, inspect_trace
@@ -22,15 +24,21 @@ if TYPE_CHECKING:
 __all__ = [
     "FoldResult",
     "PlanOptions",
+    "baseline_of",
     "cache_clear",
     "cache_info",
+    "check",
+    "check_report",
     "compare",
     "compare_report",
+    "diff",
+    "diff_report",
     "fold",
     "frontier",
     "frontier_report",
     "inspect_report",
     "inspect_trace",
+    "limits_of",
     "npz_bytes",
     "plan",
     "plan_report",
@@ -43,15 +51,21 @@ __all__ = [
 _HOMES = {
     "FoldResult": "folding",
     "PlanOptions": "options",
+    "baseline_of": "checking",
     "cache_clear": "caching",
     "cache_info": "caching",
+    "check": "checking",
+    "check_report": "checking",
     "compare": "comparing",
     "compare_report": "comparing",
+    "diff": "diffing",
+    "diff_report": "diffing",
     "fold": "folding",
     "frontier": "budgets",
     "frontier_report": "budgets",
     "inspect_report": "inspecting",
     "inspect_trace": "inspecting",
+    "limits_of": "checking",
     "npz_bytes": "executing",
     "plan": "planning",
     "plan_report": "planning",

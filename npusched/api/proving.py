@@ -12,12 +12,12 @@ import msgspec
 
 from npusched import __version__
 from npusched.api.options import PlanOptions
+from npusched.api.plan_files import read_plan
 from npusched.api.planning import content_of, make_plan, report_of
 from npusched.errors import NpuschedError
 from npusched.graph.reorder import reordered
 from npusched.graph.types import Placement
 from npusched.report.execution_types import OutputFacts
-from npusched.report.json_form import read_json
 from npusched.report.plan_proof_types import (
     PLAN_PROOF_SCHEMA_VERSION,
     PlanDifferenceFacts,
@@ -176,14 +176,7 @@ def _facts(planned: Planned, origin: str, objective: str) -> ProvedPlan:
 
 def _read_plan(form: bytes, name: str, content: bytes, target: Target) -> PlanReport:
     """The report in a plan's JSON. Raises NpuschedError unless it is of this model and target."""
-    try:
-        found = read_json(form)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NpuschedError(
-            f"{name} is no plan of this version",
-            str(error).splitlines()[0],
-            "write it with 'npusched plan MODEL -c NAME --format json -o FILE'",
-        ) from None
+    found = read_plan(form, name)
     if found.npusched_version != __version__:
         raise NpuschedError(
             f"{name} was made by another version",

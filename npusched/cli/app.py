@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from npusched import __version__
+from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.options import (
@@ -51,8 +52,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
         "npusched plan model.tflite --config ethos-u55-128",
         "npusched plan demo:mobilenet --config ethos-u55-128 --sram 64KiB",
         "npusched configs ethos-u85-256",
-        after="Exit codes: 0 ok; 1 no plan fits the budget, or a proof fails; 2 bad usage, file or "
-        "configuration; 3 internal error or a broken installation.",
+        after="Exit codes: 0 ok; 1 no plan fits the budget, or a check or a proof fails; 2 bad "
+        "usage, file or configuration; 3 internal error or a broken installation.",
     ),
 )
 @click.version_option(__version__, prog_name="npusched", message="%(prog)s %(version)s")
@@ -319,6 +320,8 @@ def doctor(format_: str, output: Path | None) -> int:
     return 3 if any(check.state == "failed" for check in checks) else 0
 
 
+app.add_command(check)
+app.add_command(diff)
 app.add_command(compare)
 app.add_command(run)
 app.add_command(prove)

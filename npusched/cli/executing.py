@@ -193,7 +193,7 @@ def prove(
             read_bytes(model),
             name=display_name(model),
             target=target_arguments.load(),
-            plan_file=None if plan_file is None else read_file(plan_file, _PLAN_HINT),
+            plan_file=None if plan_file is None else read_file(plan_file, PLAN_HINT),
             plan_name="" if plan_file is None else display_name(plan_file),
             inputs=inputs,
             seed=seed,
@@ -222,7 +222,7 @@ def prove(
     return 0 if report.verdict == "equal" else 1
 
 
-_PLAN_HINT = "write one with 'npusched plan MODEL -c NAME --format json -o FILE'"
+PLAN_HINT = "write one with 'npusched plan MODEL -c NAME --format json -o FILE'"
 
 
 _STATED = {

@@ -1,4 +1,4 @@
-"""Sizes, frequencies and derating factors as users write them."""
+"""Sizes, frequencies, times, energies and shares as users write them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ SIZE_UNITS: dict[str, int] = {
     "tb": 10**12,
 }
 FREQUENCY_UNITS: dict[str, int] = {"": 1, "hz": 1, "khz": 10**3, "mhz": 10**6, "ghz": 10**9}
+TIME_UNITS: dict[str, int] = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+"""In nanoseconds."""
+
+ENERGY_UNITS: dict[str, int] = {"nj": 1, "uj": 10**3, "mj": 10**6, "j": 10**9}
+"""In nanojoules."""
+
+PERCENT_UNITS: dict[str, int] = {"%": 1}
 
 _QUANTITY = re.compile(
-    r"\s*(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?\s*([A-Za-z]*)\s*", re.ASCII
+    r"\s*(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?\s*([A-Za-z]*|%)\s*", re.ASCII
 )
 _MAX_SIZE_BYTES = 1 << 63
+_MAX_AMOUNT = 10**18
+_MAX_SHARE = 10**4
 
 
 def parse_size(text: str) -> int:
@@ -66,6 +75,44 @@ def parse_frequency(text: str) -> float:
             text=text,
         )
     return float(value)
+
+
+def parse_time(text: str) -> float:
+    """Return the seconds of a time: "5ms", "800us", "0.02s". Raises TargetError for anything else.
+
+    A unit is wanted: whether a bare number means seconds or milliseconds is a matter of opinion.
+    """
+    return float(_positive(text, TIME_UNITS, "time", "5ms, 800us or 0.02s") / 10**9)
+
+
+def parse_energy(text: str) -> float:
+    """Return the nanojoules of an energy: "120uJ", "1.5mJ". Raises TargetError for others."""
+    return float(_positive(text, ENERGY_UNITS, "energy", "120uJ or 1.5mJ"))
+
+
+def parse_percent(text: str) -> Fraction:
+    """Return the share that a percentage is: "2%" is 1/50, "0%" is 0. Raises TargetError."""
+    value = _quantity(text, PERCENT_UNITS, "percentage", "2% or 0.5%") / 100
+    if value > _MAX_SHARE:
+        raise TargetError(
+            f"percentage {text!r} is out of range",
+            f"it is more than {100 * _MAX_SHARE} %",
+            "write for example 2%",
+            text=text,
+        )
+    return value
+
+
+def _positive(text: str, units: dict[str, int], kind: str, examples: str) -> Fraction:
+    value = _quantity(text.replace("µ", "u").replace("μ", "u"), units, kind, examples)
+    if not 0 < value < _MAX_AMOUNT:
+        raise TargetError(
+            f"{kind} {text!r} is out of range",
+            "it is not positive, or endless",
+            f"write for example {examples}",
+            text=text,
+        )
+    return value
 
 
 def parse_derate(text: str | Iterable[str]) -> dict[str, float]:
@@ -134,7 +181,7 @@ def _quantity(text: str, units: dict[str, int], kind: str, examples: str) -> Fra
     if unit.lower() not in units:
         known = ", ".join(_spelled(name) for name in units if name)
         raise TargetError(
-            f"{text!r} has the unknown unit {unit!r}",
+            f"{text!r} has the unknown unit {unit!r}" if unit else f"{text!r} has no unit",
             f"known units: {known}",
             f"write for example {examples}",
             text=text,
@@ -147,6 +194,10 @@ def _sign_remark(text: str) -> str:
 
 
 def _spelled(unit: str) -> str:
+    if unit in TIME_UNITS or unit in PERCENT_UNITS:
+        return unit
+    if unit in ENERGY_UNITS:
+        return unit[:-1] + "J"
     return {"hz": "Hz", "khz": "kHz", "mhz": "MHz", "ghz": "GHz", "b": "B"}.get(
         unit, unit[0].upper() + unit[1:-1] + "B"
     )

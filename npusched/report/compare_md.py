@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from npusched.report.compare_text import (
     EXECUTED_TITLES,
     executed_rows,
@@ -14,12 +12,11 @@ from npusched.report.compare_text import (
     total_rows,
 )
 from npusched.report.compare_types import CompareReport
-from npusched.report.units import human_frequency, plain_text
+from npusched.report.markdown import markdown_table, markdown_text
+from npusched.report.units import human_frequency
 
 MARKDOWN_OPS = 50
 """Most ops in the table."""
-
-_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|!"})
 
 
 def render_compare_md(report: CompareReport) -> str:
@@ -28,16 +25,16 @@ def render_compare_md(report: CompareReport) -> str:
     name = f"Vela {vela.version}" if vela.source == "run" else "Vela's files"
     ranked = ranked_ops(report)
     parts = [
-        f"# {_text(report.model.name)}: npusched and {_text(name)}",
-        f"{_text(target.name)} at {human_frequency(target.clock_hz)}, "
-        f"{_text(target.system_config)}, {_text(target.memory_mode_name)}",
-        _table(
+        f"# {markdown_text(report.model.name)}: npusched and {markdown_text(name)}",
+        f"{markdown_text(target.name)} at {human_frequency(target.clock_hz)}, "
+        f"{markdown_text(target.system_config)}, {markdown_text(target.memory_mode_name)}",
+        markdown_table(
             ("total", "cycles", "NPU only", "NPU time", "CPU time", "SRAM peak", "DRAM", "flash"),
             [(title.strip(), *total_cells(total)) for title, total in total_rows(report)],
         ),
         *_executed(report),
         "## Ops, the largest difference first",
-        _table(
+        markdown_table(
             (
                 "op",
                 "npusched",
@@ -54,7 +51,8 @@ def render_compare_md(report: CompareReport) -> str:
     if len(ranked) > MARKDOWN_OPS:
         parts.append(f"{len(ranked) - MARKDOWN_OPS} more ops.")
     strays = [
-        f"- only {side}: {_text(stray.kind)} {_text(stray.name)}: {_text(stray.reason)}"
+        f"- only {side}: {markdown_text(stray.kind)} {markdown_text(stray.name)}: "
+        f"{markdown_text(stray.reason)}"
         for side, found in (
             ("only npusched", report.only_npusched),
             ("only Vela", report.only_vela),
@@ -63,14 +61,14 @@ def render_compare_md(report: CompareReport) -> str:
     ]
     if strays:
         parts += ["## On one side only", "\n".join(strays)]
-    notes = [f"- {_text(text)}" for text in (*vela.mismatches, *report.warnings)]
-    notes += [f"- {_text(note.text)}" for note in report.notes]
+    notes = [f"- {markdown_text(text)}" for text in (*vela.mismatches, *report.warnings)]
+    notes += [f"- {markdown_text(note.text)}" for note in report.notes]
     if notes:
         parts += ["## Notes", "\n".join(notes)]
     if report.measured:
         head = ("measured", "value", "npusched/measured", "Vela/measured", "striped/measured")
         rows = [measured_cells(entry) for entry in report.measured]
-        parts += ["## Measured", _table(head, rows)]
+        parts += ["## Measured", markdown_table(head, rows)]
     parts.append(
         f"npusched {report.npusched_version}: its figures are predicted, Vela's are estimated."
     )
@@ -80,14 +78,5 @@ def render_compare_md(report: CompareReport) -> str:
 def _executed(report: CompareReport) -> list[str]:
     """What Vela's streams move, or why it was not counted."""
     if report.executed is None:
-        return [f"Executed: not counted ({_text(report.not_executed)})."]
-    return [_table(EXECUTED_TITLES, executed_rows(report))]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([_text(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _text(text: str) -> str:
-    return plain_text(text, 400).translate(_SPECIAL)
+        return [f"Executed: not counted ({markdown_text(report.not_executed)})."]
+    return [markdown_table(EXECUTED_TITLES, executed_rows(report))]

@@ -1,10 +1,13 @@
-"""JSON Schemas of ``run``, ``prove``, ``prove --plan``, ``inspect`` and ``plan --frontier``."""
+"""JSON Schemas of the other forms: checks, differences, executions, proofs, frontiers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from npusched.report.check_docs import CHECK_DOCS
+from npusched.report.check_types import CHECK_SCHEMA_VERSION, CheckReport
+from npusched.report.diff_types import DIFF_SCHEMA_VERSION, DiffReport
 from npusched.report.execution_docs import EXECUTION_DOCS
 from npusched.report.execution_types import (
     EXECUTION_SCHEMA_VERSION,
@@ -28,6 +31,8 @@ class Form(NamedTuple):
 
 
 FORMS: Final = {
+    "check": Form("check", CheckReport, CHECK_SCHEMA_VERSION),
+    "diff": Form("diff", DiffReport, DIFF_SCHEMA_VERSION),
     "frontier": Form("plan --frontier", FrontierReport, FRONTIER_SCHEMA_VERSION),
     "inspect": Form("inspect", InspectReport, EXECUTION_SCHEMA_VERSION),
     "prove": Form("prove", ProveReport, EXECUTION_SCHEMA_VERSION),
@@ -36,13 +41,16 @@ FORMS: Final = {
 }
 """By name of the schema's file."""
 
+FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS}
+"""What the fields of these forms mean, those that a plan has, too, left out."""
+
 
 def form_schema(name: str) -> dict[str, object]:
     """Return the JSON Schema (draft 2020-12) of one of ``FORMS``."""
     form = FORMS[name]
     return schema_of(
         form.type,
-        {**FIELD_DOCS, **EXECUTION_DOCS},
+        {**FIELD_DOCS, **FORM_DOCS},
         form=name,
         version=form.version,
         title=f"npusched {form.command}",

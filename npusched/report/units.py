@@ -96,6 +96,16 @@ def plain_text(text: str, limit: int = 60) -> str:
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 
+def log_text(text: str, limit: int = 60) -> str:
+    """``plain_text`` without what a build runner that reads the log would take for a command.
+
+    GitHub's runner heeds ``::command::`` at the start of a line, wrapped lines included, and
+    ``##[command]`` anywhere in it.
+    """
+    plain = plain_text(text, 4 * limit).replace("::", ":\\x3a").replace("##[", "##\\x5b")
+    return plain_text(plain, limit)
+
+
 def short_name(name: str, limit: int = 24) -> str:
     """Last meaningful part of a tensor name such as ``a/b/conv2d_1/Relu;a/b/…``."""
     first = name.split(";")[0].rstrip("/")

@@ -24,7 +24,7 @@ Results are on stdout, everything else on stderr. `npusched COMMAND --help` prin
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | no plan fits the budget, or a proof found a difference |
+| 1 | no plan fits the budget, a check failed, or a proof found a difference |
 | 2 | bad usage, file or configuration |
 | 3 | internal error, or a broken installation |
 | 130 | interrupted |

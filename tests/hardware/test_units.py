@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from npusched.errors import TargetError
-from npusched.hardware import parse_derate, parse_frequency, parse_size
+from npusched.hardware import (
+    parse_derate,
+    parse_energy,
+    parse_frequency,
+    parse_percent,
+    parse_size,
+    parse_time,
+)
 from npusched.hardware.units import FREQUENCY_UNITS, SIZE_UNITS
 
 
@@ -147,3 +155,64 @@ def test_no_derating(text: str) -> None:
     with pytest.raises(TargetError) as caught:
         parse_derate(text)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("5ms", 5e-3),
+        ("800us", 8e-4),
+        ("800 µs", 8e-4),
+        ("800μs", 8e-4),
+        ("0.02s", 0.02),
+        ("1NS", 1e-9),
+    ],
+)
+def test_times(text: str, seconds: float) -> None:
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "nanojoules"), [("120uJ", 120e3), ("1.5 mJ", 1.5e6), ("7µJ", 7e3), ("1J", 1e9)]
+)
+def test_energies(text: str, nanojoules: float) -> None:
+    assert parse_energy(text) == nanojoules
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("2%", Fraction(1, 50)),
+        ("0%", Fraction(0)),
+        ("0.5 %", Fraction(1, 200)),
+        ("150%", Fraction(3, 2)),
+    ],
+)
+def test_percentages_are_exact(text: str, share: Fraction) -> None:
+    assert parse_percent(text) == share
+
+
+@pytest.mark.parametrize("text", ["", "5", "0ms", "-5ms", "5m", "5 hours", "1e30s", "inf", "5%"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(TargetError) as raised:
+        parse_time(text)
+    assert "write for example 5ms" in raised.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "5", "0uJ", "-5uJ", "5 kWh", "5ms"])
+def test_what_is_no_energy_is_refused(text: str) -> None:
+    with pytest.raises(TargetError):
+        parse_energy(text)
+
+
+@pytest.mark.parametrize("text", ["", "2", "-2%", "2%%", "%", "1e9%", "nan%"])
+def test_what_is_no_percentage_is_refused(text: str) -> None:
+    with pytest.raises(TargetError):
+        parse_percent(text)
+
+
+def test_units_that_are_known_are_named() -> None:
+    with pytest.raises(TargetError, match="known units: ns, us, ms, s"):
+        parse_time("5min")
+    with pytest.raises(TargetError, match="known units: nJ, uJ, mJ, J"):
+        parse_energy("5Wh")

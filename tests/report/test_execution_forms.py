@@ -1,4 +1,4 @@
-"""JSON of run, prove, inspect and the frontier: valid by the shipped schemas, read back."""
+"""JSON of run, prove, check, diff and others: valid by the shipped schemas, read back."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ import npusched
 from npusched import api
 from npusched.demos import demo
 from npusched.hardware import load_target
-from npusched.report.execution_docs import EXECUTION_DOCS
-from npusched.report.execution_json import FORMS, form_schema, form_schema_file, form_schema_text
+from npusched.report.execution_json import (
+    FORM_DOCS,
+    FORMS,
+    form_schema,
+    form_schema_file,
+    form_schema_text,
+)
 from npusched.report.execution_text import render_execution_json
 from npusched.report.layout import cell_width
 from npusched.report.plan_proof_text import render_plan_proof_text
@@ -39,6 +44,14 @@ def made(name: str) -> Published:
     """One report of each form."""
     if name == "frontier":
         return npusched.frontier("demo:ds_cnn", TARGET, use_vela=False)
+    if name == "check":
+        before = npusched.plan("demo:ds_cnn", TARGET, use_vela=False)
+        return npusched.check(
+            "demo:ds_cnn", TARGET, max_sram="8KiB", max_energy=1, baseline=before, use_vela=False
+        )
+    if name == "diff":
+        plans = (npusched.plan(f"demo:{m}", TARGET, use_vela=False) for m in ("ds_cnn", "block"))
+        return npusched.diff(*plans)
     pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
     if name == "prove-plan":
         return npusched.prove_plan(small(), TARGET, inputs=2, use_vela=False)
@@ -81,12 +94,12 @@ def test_every_field_is_documented() -> None:
         found = form_schema(name)["$defs"]
         assert isinstance(found, dict)
         definitions.update(found)
-    for name, docs in EXECUTION_DOCS.items():
+    for name, docs in FORM_DOCS.items():
         assert list(definitions[name]["properties"]) == list(docs), name
         assert all(text.endswith(".") and len(text) < 120 for text in docs.values())
     for name, part in definitions.items():
         assert part["description"], name
-        assert name in EXECUTION_DOCS or "properties" not in part or _elsewhere(name), name
+        assert name in FORM_DOCS or "properties" not in part or _elsewhere(name), name
 
 
 def _elsewhere(name: str) -> bool:

@@ -14,6 +14,7 @@ from npusched.report.units import (
     human_count,
     human_energy,
     human_seconds,
+    log_text,
     percent,
     plain_text,
     plural,
@@ -97,6 +98,22 @@ def test_plain_text_is_printable_and_short(name: str, limit: int) -> None:
     assert shown.isprintable()
     assert len(shown) <= limit
     assert not any(unicodedata.category(c).startswith(("C", "Zl", "Zp")) for c in shown)
+
+
+@given(st.text(":#[]ax\n ", max_size=60), st.integers(1, 80))
+def test_logs_get_no_commands(name: str, limit: int) -> None:
+    """What a build runner would obey: ``::x::`` at the start of a line, ``##[x]`` anywhere."""
+    shown = log_text(name, limit)
+    assert "::" not in shown
+    assert "##[" not in shown
+    assert len(shown) <= limit
+    assert log_text(shown, limit) == shown
+
+
+def test_logs_show_other_names_as_they_are() -> None:
+    assert log_text("a/b:0;c #1 [x]") == "a/b:0;c #1 [x]"
+    assert log_text("::error::x") == ":\\x3aerror:\\x3ax"
+    assert log_text("##[group]") == "##\\x5bgroup]"
 
 
 def test_endless_names_are_cut_without_reading_them_all() -> None:
