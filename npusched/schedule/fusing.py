@@ -91,7 +91,7 @@ class Fusing:
         found = []
         for access in op.ifms:
             fm = self.graph.feature_maps[access.tensor]
-            if fm.is_constant or fm.is_graph_input or fm.is_graph_output or fm.is_persistent:
+            if fm.is_constant or fm.is_graph_output or fm.is_persistent:
                 continue
             life = self.lives[fm.id]
             alike = (fm.shape, fm.layout, fm.dtype.bits) == (
