@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from npusched.api import compare, fold, frontier, plan, prove_plan
+    from npusched.batch import sweep
     from npusched.errors import (
         InfeasibleError,
         ModelError,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from npusched.report.compare_types import CompareReport
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
+    from npusched.report.sweep_types import SweepReport
 
 __version__ = "0.1.0"
 
@@ -36,6 +38,7 @@ __all__ = [
     "PlanProofReport",
     "PlanReport",
     "SimError",
+    "SweepReport",
     "Target",
     "TargetError",
     "VelaError",
@@ -49,6 +52,7 @@ __all__ = [
     "prove_plan",
     "render_json",
     "render_text",
+    "sweep",
     "target_names",
 ]
 
@@ -61,6 +65,7 @@ _HOMES = {
     "PlanProofReport": "report.plan_proof_types",
     "PlanReport": "report",
     "SimError": "errors",
+    "SweepReport": "report.sweep_types",
     "Target": "hardware",
     "TargetError": "errors",
     "VelaError": "errors",
@@ -73,6 +78,7 @@ _HOMES = {
     "prove_plan": "api",
     "render_json": "report",
     "render_text": "report",
+    "sweep": "batch",
     "target_names": "hardware",
 }
 
