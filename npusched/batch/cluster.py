@@ -30,6 +30,9 @@ _SETTINGS = {
 """Models are shipped inside tasks, a few at a time; a task is given up at the fourth dask worker
 that dies under it."""
 
+CONNECT_S = 10.0
+"""Longest that a scheduler may take to answer."""
+
 _OWN = threading.local()
 
 
@@ -57,7 +60,9 @@ class Cluster:
         with dask.config.set(_SETTINGS):
             if self.local_workers is None:
                 try:
-                    client = distributed.Client(self.address, timeout="10s", set_as_default=False)
+                    client = distributed.Client(
+                        self.address, timeout=CONNECT_S, set_as_default=False
+                    )
                 except (OSError, ValueError) as error:
                     raise NpuschedError(
                         f"no scheduler at {self.address}",

@@ -113,12 +113,18 @@ def plan_sweep(
 
 
 def setting_text(options: PlanOptions) -> str:
-    """The planning options that a result depends on, as JSON with sorted keys."""
+    """The planning options that a result depends on, as JSON with sorted keys.
+
+    Different ways to say the same are one text.
+    """
     form = msgspec.to_builtins(options)
     del form["sram"], form["use_cache"]
     form["allow"] = [switch.value for switch in options.allowed]
     form["max_offchip_bytes"] = options.limit_bytes
-    if options.candidates != "sweep":
+    form["input_shapes"] = form["input_shapes"] or None
+    if not options.use_vela:
+        form["candidates"] = "none"
+    if form["candidates"] != "sweep":
         del form["max_compilations"]
     return msgspec.json.encode(form, order="sorted").decode()
 

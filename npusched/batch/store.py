@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -151,11 +151,17 @@ def writing(path: Path) -> Iterator[Store]:
     Raises NpuschedError if another sweep has it, or it is not a store, or it cannot be written.
     """
     with locked(path), _reported(path), closing(_connect(path, "rwc")) as connection:
+        _make(connection)
+        _check(connection, path)  # before anything is changed in a file that is not ours
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        _make(connection)
-        _check(connection, path)
-        yield Store(connection)
+        try:
+            yield Store(connection)
+        finally:
+            # One plain file again, for readers that may not write beside it; while somebody reads,
+            # it stays as it is, which is as good for all others.
+            with suppress(sqlite3.OperationalError):
+                connection.execute("PRAGMA journal_mode = DELETE")
 
 
 @contextmanager

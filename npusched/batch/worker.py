@@ -12,20 +12,23 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterable
 from typing import IO
 
 import msgspec
 
+from npusched.batch.jobs import Task
 from npusched.batch.task import run_task
 from npusched.collector import collect_seldom
+from npusched.report.sweep_types import SweepRow
 from npusched.vela import protocol
 
 TASK_DONE = b""
 """The frame after the last row of a task."""
 
 
-def main() -> None:
-    """Work until standard input ends."""
+def main(run: Callable[[Task], Iterable[SweepRow]] = run_task) -> None:
+    """Work until standard input ends. ``run`` gives the rows of a task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent decides
     collect_seldom()
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
@@ -33,7 +36,7 @@ def main() -> None:
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
     while True:
-        for row in run_task(pickle.loads(tasks.get())):
+        for row in run(pickle.loads(tasks.get())):
             protocol.write_frame(replies, msgspec.msgpack.encode(row))
         protocol.write_frame(replies, TASK_DONE)
 

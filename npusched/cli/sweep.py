@@ -122,9 +122,10 @@ def sweep(
         return _print(batch.show_sweep(show), format_)
     if not models:
         raise click.UsageError("name models to sweep, or a store with --show FILE")
-    if not configs:
+    targets = _names(configs)
+    if not targets:
         raise click.UsageError("name targets with --configs, see 'npusched configs'")
-    plan = batch.plan_sweep(models, _names(configs), _budgets(budgets), options)
+    plan = batch.plan_sweep(models, targets, _budgets(budgets), options)
     working = batch.workers_of(workers, scheduler)
     with _progress_on_stderr(store) as progress:
         report = batch.run_sweep(plan, store, working, retry_errors=retry_errors, progress=progress)

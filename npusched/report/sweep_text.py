@@ -9,9 +9,11 @@ from npusched.report.layout import Column, Line, line, paint, table, wrap
 from npusched.report.sweep_types import SweepGroup, SweepReport, SweepRow
 from npusched.report.units import human_bytes, human_seconds, plain_text, plural
 
-MAX_BUDGET_ROWS: Final = 24
-MAX_ERRORS: Final = 6
-"""Most budgets and failed models that the text form lists."""
+MAX_ROWS: Final = 22
+"""Most lines of targets and budgets together that the text form has."""
+
+MAX_ERRORS: Final = 3
+"""Most failed models that it names."""
 
 _COUNTS: Final = (
     Column(title="ok", right=True),
@@ -29,12 +31,12 @@ def render_sweep(report: SweepReport, *, width: int = 100, colour: bool = False)
     columns = (Column(title="target", least=12), Column(title="models", right=True), *_COUNTS)
     rows = [
         (plain_text(group.target, 40), str(group.models), *_counts(group))
-        for group in report.targets
+        for group in report.targets[:MAX_ROWS]
     ]
-    lines += table(columns, rows, width=width)
-    if len(report.budgets) > len(report.targets):
-        lines += [line(""), *_budgets(report.budgets, width)]
-    lines += _errors(report.rows, width)
+    lines += [*table(columns, rows, width=width), *_more(len(report.targets) - len(rows))]
+    if len(report.budgets) > len(report.targets) and len(rows) < MAX_ROWS:
+        lines += [line(""), *_budgets(report.budgets, width, MAX_ROWS - len(rows))]
+    lines += _errors(report.rows)
     lines += [
         line(""),
         *wrap(
@@ -81,7 +83,7 @@ def _counts(group: SweepGroup) -> tuple[str, ...]:
     )
 
 
-def _budgets(groups: Sequence[SweepGroup], width: int) -> list[Line]:
+def _budgets(groups: Sequence[SweepGroup], width: int, most: int) -> list[Line]:
     columns = (
         Column(title="target", least=12),
         Column(title="budget", right=True),
@@ -95,16 +97,17 @@ def _budgets(groups: Sequence[SweepGroup], width: int) -> list[Line]:
             *_counts(group),
             "-" if group.slowdown is None else f"x{group.slowdown:.2f}",
         )
-        for group in groups[:MAX_BUDGET_ROWS]
+        for group in groups[:most]
     ]
-    lines = table(columns, rows, width=width)
-    if len(groups) > MAX_BUDGET_ROWS:
-        lines.append(line(f"  … {len(groups) - MAX_BUDGET_ROWS} more, see --format json"))
-    return lines
+    return [*table(columns, rows, width=width), *_more(len(groups) - len(rows))]
 
 
-def _errors(rows: Sequence[SweepRow], width: int) -> list[Line]:
-    """Each model that failed, with one of its errors."""
+def _more(count: int) -> list[Line]:
+    return [line(f"  … {count} more, see --format json")] if count > 0 else []
+
+
+def _errors(rows: Sequence[SweepRow]) -> list[Line]:
+    """Each model that failed, with one of its errors, as far as a line goes."""
     failed: dict[str, list[SweepRow]] = {}
     for row in rows:
         if row.status == "error":
@@ -113,8 +116,6 @@ def _errors(rows: Sequence[SweepRow], width: int) -> list[Line]:
         return []
     lines = [line("")]
     for some in list(failed.values())[:MAX_ERRORS]:
-        what = f"  {plain_text(some[0].model, 60)} ({plural(len(some), 'job')}): "
-        lines += wrap(what + plain_text(some[0].error, 300), width, indent=4, style="bad")
-    if len(failed) > MAX_ERRORS:
-        lines.append(line(f"  … {len(failed) - MAX_ERRORS} more models, see --format json"))
-    return lines
+        what = f"  {plain_text(some[0].model, 40)} ({plural(len(some), 'job')}): "
+        lines.append(line((what + plain_text(some[0].error, 300), "bad")))
+    return [*lines, *_more(len(failed) - MAX_ERRORS)]
