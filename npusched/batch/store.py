@@ -33,7 +33,7 @@ _REFERENCES: Final = {
     "setting_sha256": "TEXT NOT NULL REFERENCES setting(sha256)",
 }
 
-_JOB_COLUMNS: Final = {
+JOB_COLUMNS: Final = {
     "key": "TEXT PRIMARY KEY",
     **_REFERENCES,
     "budget_bytes": "INTEGER",
@@ -66,13 +66,14 @@ _JOB_COLUMNS: Final = {
     "finished_at": "TEXT NOT NULL",
     "seconds": "REAL NOT NULL",
 }
+"""Columns of the table ``job`` with their SQL types."""
 
 _JOINED: Final = {"model": "model.name", "target": "target.name"}
 """Fields of a row that other tables hold."""
 
 
 def _schema() -> str:
-    jobs = ",\n  ".join(f"{name} {kind}" for name, kind in _JOB_COLUMNS.items())
+    jobs = ",\n  ".join(f"{name} {kind}" for name, kind in JOB_COLUMNS.items())
     fields = ", ".join(
         f"{_JOINED.get(name, f'job.{name}')} AS {name}" for name in SweepRow.__struct_fields__
     )
@@ -118,7 +119,7 @@ class Store:
 
     def write(self, row: SweepRow) -> None:
         """Keep a row at once, in place of an earlier one of its job."""
-        values = [getattr(row, name) for name in _JOB_COLUMNS]
+        values = [getattr(row, name) for name in JOB_COLUMNS]
         marks = ", ".join("?" * len(values))
         with self._connection as connection:
             connection.execute(f"INSERT OR REPLACE INTO job VALUES ({marks})", values)

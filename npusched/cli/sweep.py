@@ -46,7 +46,7 @@ CAPACITY: Final = "capacity"
 @click.command(
     epilog=examples(
         "npusched sweep models/ --configs ethos-u55-128,ethos-u65-256 --sram 64KiB,256KiB",
-        "npusched sweep 'models/*.tflite' demo:kws --configs ethos-u55-128 -o kws.sqlite",
+        "npusched sweep 'models/*.tflite' demo:ds_cnn --configs ethos-u55-128 -o kws.sqlite",
         "npusched sweep models/ --configs ethos-u85-256 --scheduler local:8",
         "npusched sweep --show results.sqlite --format csv",
         after="Exit code 0 as soon as every job has a result: a model that cannot be planned, or a "
@@ -85,8 +85,8 @@ CAPACITY: Final = "capacity"
 )
 @click.option(
     "--scheduler",
-    metavar="local:N|tcp://HOST:PORT",
-    help="Plan on dask.distributed instead: N workers here, or those of a scheduler.",
+    metavar="ADDRESS",
+    help="Plan on dask.distributed instead: local:N for N workers here, or tcp://HOST:PORT.",
 )
 @click.option(
     "--show",
