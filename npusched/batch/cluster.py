@@ -50,7 +50,10 @@ class Cluster:
         Raises NpuschedError if the scheduler cannot be reached or is lost.
         """
         with self._client() as client:
-            yield from _run(client, tasks)
+            try:
+                yield from _run(client, tasks)
+            except OSError as error:  # a closed connection: models that cannot be read are rows
+                raise _lost(str(error)) from error
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
@@ -80,7 +83,7 @@ class Cluster:
                     host="127.0.0.1",
                     dashboard_address=None,
                     memory_limit=0,
-                    silence_logs=logging.ERROR,
+                    silence_logs=logging.CRITICAL,
                 ) as cluster,
                 distributed.Client(cluster, set_as_default=False) as client,
             ):
@@ -128,15 +131,19 @@ def _rows_of(future: Future, task: Task) -> Iterator[SweepRow]:
         return
     error = future.exception() if future.status == "error" else None
     if error is None:
-        raise NpuschedError(
-            "the scheduler was lost",
-            "what was finished is in the store",
-            "start it and run the same sweep again: it goes on from there",
-        )
+        raise _lost(f"a task is {future.status}")
     died = isinstance(error, _distributed().KilledWorker)
     why = "its workers died again and again" if died else f"{type(error).__name__}: {error}"
     fault = error if isinstance(error, NpuschedError) else WorkerError("a worker failed", why)
     yield from error_rows(task, task.jobs, fault)
+
+
+def _lost(why: str) -> NpuschedError:
+    return NpuschedError(
+        "the scheduler was lost",
+        f"{why}; what was finished is in the store",
+        "start it and run the same sweep again: it goes on from there",
+    )
 
 
 def _local_workers(address: str) -> int | None:

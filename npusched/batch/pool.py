@@ -17,7 +17,7 @@ import msgspec
 
 from npusched.batch.jobs import Task
 from npusched.batch.task import WorkerError, error_rows
-from npusched.errors import ModelError, NpuschedError
+from npusched.errors import ModelError
 from npusched.report.sweep_types import SweepRow
 from npusched.vela import protocol
 from npusched.vela.process import last_line, signal_name, worker_environment
@@ -123,6 +123,8 @@ def rows_surely(worker: WorkerProcess, task: Task) -> Iterator[SweepRow]:
             for row in worker.rows(task.only(waiting)):
                 del waiting[row.key]
                 yield row
+            if waiting:
+                deaths.append("it left jobs out")
         except WorkerDiedError as death:
             deaths.append(str(death))
     if waiting:
@@ -133,7 +135,7 @@ def rows_surely(worker: WorkerProcess, task: Task) -> Iterator[SweepRow]:
         yield from error_rows(task, waiting.values(), error)
 
 
-Said: TypeAlias = "SweepRow | NpuschedError | None"
+Said: TypeAlias = "SweepRow | Exception | None"
 """From a thread to the one that reads: a row, the end of everything, or the thread's own end."""
 
 
@@ -180,7 +182,7 @@ class ProcessPool:
                     said.put(row)
         except queue.Empty:
             said.put(None)
-        except WorkerError as error:
+        except Exception as error:  # noqa: BLE001 - raised again by the thread that reads
             said.put(error)
         finally:
             process.close()
@@ -200,7 +202,7 @@ def _until_all_end(said: queue.SimpleQueue[Said], threads: int) -> Iterator[Swee
         found = said.get()
         if found is None:
             threads -= 1
-        elif isinstance(found, NpuschedError):
+        elif isinstance(found, Exception):
             raise found
         else:
             yield found

@@ -18,7 +18,8 @@ from npusched.batch import run_sweep
 from npusched.batch.cluster import Cluster
 from npusched.batch.jobs import Task
 from npusched.batch.pool import ProcessPool, WorkerProcess
-from npusched.batch.task import run_task
+from npusched.batch.task import WorkerError, run_task
+from npusched.errors import NpuschedError
 from npusched.report.sweep_types import SweepRow
 from tests.batch.dying_worker import command
 from tests.batch.sweep_kit import figures, small_plan, stored
@@ -85,6 +86,19 @@ def test_a_program_that_is_no_worker_is_an_error_of_every_job(tmp_path: Path) ->
         assert "died 2 times" in rows[0].error
 
 
+def test_a_worker_that_leaves_jobs_out(tmp_path: Path) -> None:
+    """Or a thread of ours that fails: no row is missing, and nobody waits for ever."""
+    done = "import sys; from npusched.vela import protocol as p\n"
+    done += "while True: p.read_frame(sys.stdin.buffer); p.write_frame(sys.stdout.buffer, b'')"
+    pool = ProcessPool(1, (sys.executable, "-c", done))
+    plan = small_plan(tmp_path)
+    rows = list(pool.run(plan.tasks[:1]))
+    assert [row.error_kind for row in rows] == ["worker"] * 3
+    assert "it left jobs out" in rows[0].error
+    with pytest.raises(WorkerError, match="cannot be started"):
+        list(ProcessPool(2, ("/nothing/here",)).run(plan.tasks))
+
+
 def test_a_worker_that_is_killed_from_outside(
     tmp_path: Path, expected: list[tuple[object, ...]]
 ) -> None:
@@ -133,6 +147,31 @@ def test_a_dask_worker_that_is_killed(tmp_path: Path, expected: list[tuple[objec
     run_sweep(small_plan(tmp_path), path, Cluster("local:2"), progress=kill_once)
     assert killed
     assert figures(stored(path)) == expected
+
+
+def test_a_scheduler_that_is_killed(tmp_path: Path) -> None:
+    """What was finished is in the store, and the error says how to go on."""
+    code = (
+        "import sys\nfrom distributed import LocalCluster\n"
+        "with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, "
+        "protocol='tcp', host='127.0.0.1', dashboard_address=None) as cluster:\n"
+        "  print(cluster.scheduler_address, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as scheduler:
+        assert scheduler.stdout is not None
+        address = scheduler.stdout.readline().strip()
+        path = tmp_path / "r.sqlite"
+        with pytest.raises(NpuschedError, match="the scheduler was lost"):
+            run_sweep(
+                small_plan(tmp_path), path, Cluster(address), progress=lambda _: scheduler.kill()
+            )
+    assert 0 < len(stored(path)) < 18
 
 
 def _dask_worker() -> int:
