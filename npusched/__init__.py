@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from npusched.api import check, compare, diff, fold, frontier, plan, prove_plan
+    from npusched.batch import sweep
     from npusched.errors import (
         InfeasibleError,
         ModelError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from npusched.report.diff_types import DiffReport
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
+    from npusched.report.sweep_types import SweepReport
 
 __version__ = "0.1.0"
 
@@ -40,6 +42,7 @@ __all__ = [
     "PlanProofReport",
     "PlanReport",
     "SimError",
+    "SweepReport",
     "Target",
     "TargetError",
     "VelaError",
@@ -55,6 +58,7 @@ __all__ = [
     "prove_plan",
     "render_json",
     "render_text",
+    "sweep",
     "target_names",
 ]
 
@@ -69,6 +73,7 @@ _HOMES = {
     "PlanProofReport": "report.plan_proof_types",
     "PlanReport": "report",
     "SimError": "errors",
+    "SweepReport": "report.sweep_types",
     "Target": "hardware",
     "TargetError": "errors",
     "VelaError": "errors",
@@ -83,6 +88,7 @@ _HOMES = {
     "prove_plan": "api",
     "render_json": "report",
     "render_text": "report",
+    "sweep": "batch",
     "target_names": "hardware",
 }
 

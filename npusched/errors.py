@@ -7,6 +7,8 @@ survives pickling between processes.
 
 from __future__ import annotations
 
+import os
+import traceback
 from typing import ClassVar, TypeAlias
 
 JsonValue: TypeAlias = (
@@ -90,6 +92,25 @@ class SimError(NpuschedError):
 
 class PlanError(SimError):
     """A plan is wrong: a value is not where its buffers, rows and addresses say."""
+
+
+class InternalError(NpuschedError):
+    """A fault of ours."""
+
+    kind: ClassVar[str] = "internal"
+    exit_code: ClassVar[int] = 3
+
+
+def internal_error(error: BaseException) -> InternalError:
+    """What to tell a user about an exception that should not have got out."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"
+    said = (str(error).splitlines() or [""])[0]
+    return InternalError(
+        "internal error: this is a fault in npusched",
+        f"{type(error).__name__} at {where}" + (f": {said}" if said else ""),
+        "run again with --debug and report the traceback together with the model",
+    )
 
 
 def _rebuild(

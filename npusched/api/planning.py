@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from npusched.report import PlanReport
     from npusched.report.types import CandidateFacts, CandidateMode
     from npusched.schedule import OrderedPlanner, Plan
+    from npusched.vela.candidates import Candidates
 
 
 def plan(
@@ -107,13 +109,24 @@ def make_plan(
     progress: Progress | None = None,
 ) -> Planned:
     """Plan a model, and let the independent checker look at the plan; errors as for ``plan``."""
-    from npusched.schedule import check_plan
-
     ready = prepare(content, name=name, target=target, options=options)
     options = ready.options
     limit = options.budget_bytes(target)
     planner = options.planner(ready.graph, target, ready.sizes.of, limit_bytes=limit)
-    found, candidates = _best(ready, planner, target, progress)
+    collect = partial(ready.candidates.collect, planner, ready.warnings, progress)
+    return best_planned(ready, planner, target, collect)
+
+
+def best_planned(
+    ready: Prepared, planner: OrderedPlanner, target: Target, collect: Callable[[], Candidates]
+) -> Planned:
+    """The best of our plan and Vela's (``collect`` waits for those), looked at by the checker.
+
+    Raises InfeasibleError if none of them fits the budget.
+    """
+    from npusched.schedule import check_plan
+
+    found, candidates = _best(ready, planner, target, collect)
     faults = check_plan(ready.graph, target, found)
     if faults:
         raise RuntimeError(f"the plan fails its own check: {faults[0]}")
@@ -166,7 +179,7 @@ def report_of(planned: Planned, target: Target) -> PlanReport:
 
 
 def _best(
-    prepared: Prepared, planner: OrderedPlanner, target: Target, progress: Progress | None
+    prepared: Prepared, planner: OrderedPlanner, target: Target, collect: Callable[[], Candidates]
 ) -> tuple[Plan, CandidateFacts]:
     """The best of our plan and Vela's own ones, and how they compare.
 
@@ -182,7 +195,7 @@ def _best(
         ours = planner.plan(budget, is_capacity=options.sram is None)
     except InfeasibleError as error:
         infeasible = error
-    candidates = prepared.candidates.collect(planner, prepared.warnings, progress)
+    candidates = collect()
     theirs, found = best_of(ours, candidates, budget, planner)
     if found is None:
         assert infeasible is not None

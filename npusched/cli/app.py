@@ -37,6 +37,7 @@ from npusched.cli.output import (
     write_result,
 )
 from npusched.cli.parse import TargetArguments, display_name, read_bytes
+from npusched.cli.sweep import sweep
 
 if TYPE_CHECKING:
     from npusched.api import PlanOptions
@@ -326,3 +327,4 @@ app.add_command(compare)
 app.add_command(run)
 app.add_command(prove)
 app.add_command(inspect)
+app.add_command(sweep)

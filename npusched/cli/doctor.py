@@ -43,6 +43,7 @@ def examine() -> list[Check]:
         _vela_run,
         _cache,
         _litert,
+        _distributed,
     ]
     return [look() for look in looks]
 
@@ -168,4 +169,16 @@ def _litert() -> Check:
         name="litert",
         state="ok",
         detail="not installed (optional: reference kernels, pip install 'npusched[prove]')",
+    )
+
+
+def _distributed() -> Check:
+    from importlib.util import find_spec
+
+    if find_spec("distributed") is not None:
+        return Check(name="distributed", state="ok", detail="dask.distributed is installed")
+    return Check(
+        name="distributed",
+        state="ok",
+        detail="not installed (optional: sweeps on dask, pip install 'npusched[distributed]')",
     )

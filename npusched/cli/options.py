@@ -107,11 +107,16 @@ def _with_target(
 
 def planning_options(
     sram_help: str = "Budget, e.g. 64KiB. Default: the target's capacity.",
+    *,
+    has_sram: bool = True,
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Return a decorator that adds what is asked of the planner, given on as ``options``."""
+    """Return a decorator that adds what is asked of the planner, given on as ``options``.
+
+    ``has_sram``: also ``--sram``; a command with several budgets has its own.
+    """
+    budget = click.option("--sram", metavar="SIZE", help=sram_help)
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
-        @click.option("--sram", metavar="SIZE", help=sram_help)
         @click.option(
             "--objective",
             type=click.Choice(["cycles", "energy", "offchip", "sram"]),
@@ -153,7 +158,6 @@ def planning_options(
         )
         @functools.wraps(command)
         def wrapped(
-            sram: str | None,
             objective: str,
             lambda_: float,
             max_offchip: str | None,
@@ -161,6 +165,7 @@ def planning_options(
             signature: str | None,
             input_shapes: tuple[str, ...],
             no_cache: bool,
+            sram: str | None = None,
             **others: object,
         ) -> R:
             from npusched.api import PlanOptions
@@ -178,7 +183,7 @@ def planning_options(
             )
             return command(options=options, **others)
 
-        return wrapped
+        return budget(wrapped) if has_sram else wrapped
 
     return decorate
 

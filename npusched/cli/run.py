@@ -13,20 +13,13 @@ from typing import ClassVar
 import click
 
 from npusched.cli.output import print_error
-from npusched.errors import NpuschedError
+from npusched.errors import NpuschedError, internal_error
 
 
 class UsageError(NpuschedError):
     """The command line is wrong."""
 
     kind: ClassVar[str] = "usage"
-
-
-class InternalError(NpuschedError):
-    """A fault of ours."""
-
-    kind: ClassVar[str] = "internal"
-    exit_code: ClassVar[int] = 3
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -74,7 +67,7 @@ def _attempt(arguments: list[str], *, debug: bool) -> int | NpuschedError:
     except Exception as error:  # noqa: BLE001 - the last line of defence: exit code 3, no traceback
         if debug:
             traceback.print_exc()
-        return _internal_error(error)
+        return internal_error(error)
 
 
 def _leave_pipe() -> None:
@@ -134,14 +127,3 @@ def _did_you_mean(given: str, known: Iterable[str], before: str = "") -> str:
 
 def _option_names(command: click.Command) -> list[str]:
     return [name for parameter in command.params for name in parameter.opts]
-
-
-def _internal_error(error: BaseException) -> InternalError:
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"
-    said = (str(error).splitlines() or [""])[0]
-    return InternalError(
-        "internal error: this is a fault in npusched",
-        f"{type(error).__name__} at {where}" + (f": {said}" if said else ""),
-        "run again with --debug and report the traceback together with the model",
-    )

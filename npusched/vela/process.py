@@ -116,7 +116,7 @@ class VelaWorker:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    env=_environment(),
+                    env=worker_environment(),
                 )
             except OSError as error:
                 log.close()
@@ -159,7 +159,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-def _environment() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     """Our environment, with our own import path, so that the worker sees the same packages."""
     paths = [os.path.abspath(path) for path in sys.path if path]
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -210,12 +210,14 @@ def _take_messages(log: IO[bytes]) -> str:
     return text
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """The last line that says something, at most 300 characters of it; "" if there is none."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -234,7 +236,7 @@ def _death(
         status: int | None = process.wait(_STOP_S)
     except subprocess.TimeoutExpired:
         status = None
-    said = _last_line(_take_messages(log))
+    said = last_line(_take_messages(log))
     if expired or (status is not None and status == -_ALARM):
         return VelaError(
             f"Vela did not finish within {request.limit_s:g} s",
@@ -251,7 +253,7 @@ def _death(
             reason="exit" if status is not None else "protocol",
             status=status,
         )
-    name = _signal_name(-status)
+    name = signal_name(-status)
     killed = name in ("SIGKILL", "SIGTERM", "SIGHUP")
     return (_KilledError if killed else VelaError)(
         f"Vela {'was killed' if killed else 'crashed'} ({name})",
@@ -271,14 +273,14 @@ def _failure(reply: Failed, printed: str) -> VelaError:
     if reply.error == "MemoryError":
         return VelaError(
             "Vela ran out of memory",
-            reply.message or _last_line(printed),
+            reply.message or last_line(printed),
             "try fewer features or another arena size",
             reason="memory",
         )
     lines = [line.strip() for line in reply.message.splitlines() if line.strip()]
     return VelaError(
         "Vela cannot compile this model",
-        " ".join(lines)[:1000] or _last_line(printed) or reply.error,
+        " ".join(lines)[:1000] or last_line(printed) or reply.error,
         "the message is Vela's own; the vela command gives the same",
         reason="compile",
         error=reply.error,

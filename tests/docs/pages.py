@@ -13,6 +13,7 @@ from npusched.report.compare_json import COMPARE_SCHEMA_FILE, compare_schema
 from npusched.report.compare_types import CompareReport
 from npusched.report.execution_json import FORMS, form_schema, form_schema_file
 from npusched.report.json_form import SCHEMA_FILE, plan_schema
+from npusched.report.sweep_json import SWEEP_SCHEMA_FILE
 from npusched.report.types import PlanReport
 
 NOTE = "<!-- Made by `pytest tests/docs --update-golden`; do not edit. -->\n"
@@ -70,6 +71,7 @@ The other commands print one object, too, each with a schema of its own in
 | command | type | schema |
 |---|---|---|
 | `compare` | [CompareReport](compare.md) | `{COMPARE_SCHEMA_FILE.name}` |
+| `sweep` | [SweepReport](sweep.md) | `{SWEEP_SCHEMA_FILE.name}` |
 {FORM_ROWS}
 """
 
@@ -119,8 +121,8 @@ def compare_page() -> str:
     """Every type of a comparison that a plan does not have."""
     definitions: Any = compare_schema()["$defs"]
     known: Any = plan_schema()["$defs"]
-    names = _in_order(CompareReport.__name__, definitions)
-    types = (_type(name, definitions[name]) for name in names if name not in known)
+    names = in_order(CompareReport.__name__, definitions)
+    types = (type_section(name, definitions[name]) for name in names if name not in known)
     return "".join([NOTE, COMPARE_INTRO, *types])
 
 
@@ -184,14 +186,15 @@ def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Co
 def json_page() -> str:
     """Every published type, in the order in which they are first mentioned."""
     definitions: Any = plan_schema()["$defs"]
-    names = _in_order(PlanReport.__name__, definitions)
+    names = in_order(PlanReport.__name__, definitions)
     for name, form in FORMS.items():
         definitions = {**definitions, **dict(form_schema(name)["$defs"])}  # type: ignore[call-overload]
-        names = list(dict.fromkeys([*names, *_in_order(form.type.__name__, definitions)]))
-    return "".join([NOTE, JSON_INTRO, *(_type(name, definitions[name]) for name in names)])
+        names = list(dict.fromkeys([*names, *in_order(form.type.__name__, definitions)]))
+    return "".join([NOTE, JSON_INTRO, *(type_section(name, definitions[name]) for name in names)])
 
 
-def _in_order(root: str, definitions: Any) -> list[str]:
+def in_order(root: str, definitions: Any) -> list[str]:
+    """Names of the types that a type mentions, in that order."""
     found, waiting = [], [root]
     while waiting:
         name = waiting.pop(0)
@@ -211,7 +214,8 @@ def _mentioned(schema: Any) -> list[str]:
     return []
 
 
-def _type(name: str, schema: Any) -> str:
+def type_section(name: str, schema: Any) -> str:
+    """What a published type is, and its fields."""
     text = inspect.cleandoc(schema.get("description", "")).replace("``", "`")
     lines = [f"\n## {name}\n\n{text}\n"]
     properties = schema.get("properties")

@@ -16,6 +16,7 @@ from npusched.cli.app import app
 from npusched.report.field_docs import FIELD_DOCS
 from tests.conftest import REPOSITORY
 from tests.docs.pages import cli_page, compare_page, json_page
+from tests.docs.sweep_page import sweep_page
 
 DOCS = REPOSITORY / "docs"
 PAGES = [REPOSITORY / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -47,6 +48,10 @@ def test_the_json_page(golden: Callable[[Path, str], None]) -> None:
 
 def test_the_compare_page(golden: Callable[[Path, str], None]) -> None:
     golden(DOCS / "compare.md", compare_page())
+
+
+def test_the_sweep_page(golden: Callable[[Path, str], None]) -> None:
+    golden(DOCS / "sweep.md", sweep_page())
 
 
 def test_the_json_page_has_every_field() -> None:
@@ -121,8 +126,11 @@ def test_the_readme_shows_what_its_first_command_prints(
         assert block[0] == shown
 
 
-def test_the_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """README and index; a model.tflite stands for a built-in one."""
+def test_the_python_examples_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """README and pages; a model.tflite stands for a built-in one."""
+    monkeypatch.chdir(tmp_path)
     count = 0
     for page in PAGES:
         for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
