@@ -1,0 +1,1 @@
+"""Budgets: which limits to try with Vela, and what a curve of SRAM against time says."""
