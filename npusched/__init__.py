@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import compare, fold, frontier, plan, prove_plan
+    from npusched.api import compare, fold, frontier, plan, prove_plan, tune
     from npusched.errors import (
         InfeasibleError,
         ModelError,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from npusched.report.compare_types import CompareReport
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
+    from npusched.report.tune_types import TuneReport
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ __all__ = [
     "SimError",
     "Target",
     "TargetError",
+    "TuneReport",
     "VelaError",
     "__version__",
     "compare",
@@ -50,6 +52,7 @@ __all__ = [
     "render_json",
     "render_text",
     "target_names",
+    "tune",
 ]
 
 _HOMES = {
@@ -63,6 +66,7 @@ _HOMES = {
     "SimError": "errors",
     "Target": "hardware",
     "TargetError": "errors",
+    "TuneReport": "report.tune_types",
     "VelaError": "errors",
     "compare": "api",
     "fold": "api",
@@ -74,6 +78,7 @@ _HOMES = {
     "render_json": "report",
     "render_text": "report",
     "target_names": "hardware",
+    "tune": "api",
 }
 
 

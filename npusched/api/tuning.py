@@ -415,9 +415,11 @@ def _file_shape(ready: Prepared, found: Probed | None) -> FileShape:
     from npusched.tune.tflm import FileShape
     from npusched.vela.compiled import NPU_OP, read_compiled_model
 
-    compiled = next((each.result for each in found.probes if each.result.compiled), None) if (
-        found
-    ) else None
+    compiled = (
+        next((each.result for each in found.probes if each.result.compiled), None)
+        if (found)
+        else None
+    )
     model = ready.model if compiled is None else read_compiled_model(compiled)
     ops = [(graph, op) for graph in model.subgraphs for op in graph.ops]
     on_npu = [op for _, op in ops if op.custom_code == NPU_OP]
@@ -436,5 +438,3 @@ def _file_shape(ready: Prepared, found: Probed | None) -> FileShape:
             if tensor.is_variable
         ),
     )
-
-

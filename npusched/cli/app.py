@@ -36,6 +36,7 @@ from npusched.cli.output import (
     write_result,
 )
 from npusched.cli.parse import TargetArguments, display_name, read_bytes
+from npusched.cli.tune import tune
 
 if TYPE_CHECKING:
     from npusched.api import PlanOptions
@@ -320,6 +321,7 @@ def doctor(format_: str, output: Path | None) -> int:
 
 
 app.add_command(compare)
+app.add_command(tune)
 app.add_command(run)
 app.add_command(prove)
 app.add_command(inspect)

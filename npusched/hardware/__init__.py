@@ -3,7 +3,7 @@
 from npusched.hardware.describe import TargetDescription, describe_target
 from npusched.hardware.load import load_target, target_names
 from npusched.hardware.target import Target
-from npusched.hardware.units import parse_derate, parse_frequency, parse_size
+from npusched.hardware.units import parse_derate, parse_duration, parse_frequency, parse_size
 from npusched.hardware.vela_write import (
     needs_vela_ini,
     vela_accelerator,
@@ -18,6 +18,7 @@ __all__ = [
     "load_target",
     "needs_vela_ini",
     "parse_derate",
+    "parse_duration",
     "parse_frequency",
     "parse_size",
     "target_names",

@@ -1,4 +1,4 @@
-"""Sizes, frequencies and derating factors as users write them."""
+"""Sizes, frequencies, times and derating factors as users write them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ SIZE_UNITS: dict[str, int] = {
     "tb": 10**12,
 }
 FREQUENCY_UNITS: dict[str, int] = {"": 1, "hz": 1, "khz": 10**3, "mhz": 10**6, "ghz": 10**9}
+TIME_UNITS: dict[str, int] = {"": 10**9, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+"""In nanoseconds."""
 
 _QUANTITY = re.compile(
     r"\s*(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?\s*([A-Za-z]*)\s*", re.ASCII
@@ -66,6 +68,22 @@ def parse_frequency(text: str) -> float:
             text=text,
         )
     return float(value)
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a time: "2ms", "500us", "1.5s" or "0.002" (seconds).
+
+    Raises TargetError if the text is not a time or is zero.
+    """
+    value = _quantity(text, TIME_UNITS, "time", "2ms, 500us or a number of seconds")
+    if value <= 0:
+        raise TargetError(
+            f"time {text!r} is not positive",
+            "everything takes some time",
+            "give a time such as 2ms",
+            text=text,
+        )
+    return float(value / 10**9)
 
 
 def parse_derate(text: str | Iterable[str]) -> dict[str, float]:
@@ -147,6 +165,8 @@ def _sign_remark(text: str) -> str:
 
 
 def _spelled(unit: str) -> str:
+    if unit in TIME_UNITS:
+        return unit
     return {"hz": "Hz", "khz": "kHz", "mhz": "MHz", "ghz": "GHz", "b": "B"}.get(
         unit, unit[0].upper() + unit[1:-1] + "B"
     )

@@ -106,7 +106,9 @@ def build_tune(
     share = limits.within_percent / 100
     curve = [each for source in SOURCES for each in _choices(spots, best[source], source, share)]
     recommended = [
-        each for source in SOURCES for each in _choices(spots, within[source], source, share)
+        each
+        for source in SOURCES
+        for each in _within(curve, _choices(spots, within[source], source, share), within[source])
     ]
     frontier = tuple(
         _point(i, point, spots[i], target, better.get(i), model_path)
@@ -179,7 +181,7 @@ def _choices(
     mine = [spots[i] for i in indices]
     found: list[tuple[Goal, int]] = [
         ("floor", floor(mine)),
-        ("knee", knee(mine)),
+        ("knee", knee(mine, share)),
         ("near_fastest", near_fastest(mine, share)),
         ("fastest", fastest(mine)),
     ]
@@ -187,6 +189,19 @@ def _choices(
         found.append(("least_energy", least_energy(mine)))
     assert len(kept(mine)) == len(mine), "no dominated point is recommended"
     return [TuneChoice(goal=goal, source=source, point=indices[i]) for goal, i in found]
+
+
+def _within(
+    curve: Sequence[TuneChoice], choices: Sequence[TuneChoice], within: Sequence[int]
+) -> list[TuneChoice]:
+    """The choices, with the knee of the whole curve, if it keeps the limits."""
+    knees = [each for each in curve if each.goal == "knee" and each.point in within]
+    return [
+        each
+        for choice in choices
+        for each in (knees if choice.goal == "knee" else [choice])
+        if each.source == choice.source
+    ]
 
 
 def _point(
@@ -271,5 +286,3 @@ def _advice(index: int, curves: Curves, target: Target) -> ArenaAdvice:
         constant_bytes=point.constant_bytes,
         constant_memory=target.roles.const,
     )
-
-

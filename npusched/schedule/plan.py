@@ -233,9 +233,9 @@ class Planner(msgspec.Struct):
         """Every best plan within the budget and below, from the most SRAM to the least.
 
         Each is the best one for its own peak; the next is the best below that peak (PLANNER §1).
-        ``most``: no more plans than that (at least 2), by leaving out those whose peak is hardly smaller
-        than that of the one before; None = all. Raises InfeasibleError if even the first does not
-        exist.
+        ``most``: no more plans than that (at least 2), by leaving out those whose peak is hardly
+        smaller than that of the one before; None = all. Raises InfeasibleError if even the first
+        does not exist.
         """
         plans = [self.plan(budget_bytes)]
         first_bytes = plans[0].sram_peak_bytes

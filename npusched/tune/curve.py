@@ -1,12 +1,12 @@
 """What a curve of SRAM against time says: dominated points, floor, knee, steps the wrong way.
 
-Pure functions of figures; where the figures come from is the caller's business. "Time" is any cost
-that adds up (seconds here); all of them are positive where a knee is asked for.
+Pure functions of figures; where the figures come from is the caller's business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 
 import msgspec
 
@@ -92,20 +92,31 @@ def least_energy(spots: Sequence[Spot]) -> int:
     return min(kept(spots), key=lambda i: (spots[i].energy_nj, _key(spots[i]), i))
 
 
-def knee(spots: Sequence[Spot]) -> int:
-    """Index of the least SRAM x time.
+def knee(spots: Sequence[Spot], within: float) -> int:
+    """Index of the spot nearest to the corner of the plot where nothing costs anything.
 
-    With logarithmic axes that is where a line of slope -1 first touches the curve: any other spot
-    with more SRAM is faster by a smaller factor than it is larger, any with less is slower by a
-    larger factor than it is smaller. Unlike the distance from a chord it does not move when the
-    curve's ends do (a last step that gains nothing, a floor that nobody wants).
+    The curve is drawn from the least SRAM (``floor``) to the least SRAM that is fast enough
+    (``near_fastest``): what lies beyond gains less than ``within`` and would only stretch the axis.
+    SRAM is linear (a board has so many bytes), time logarithmic (twice as fast is twice as good,
+    wherever one starts); both run from 0 to 1 between these two ends. The knee is the spot with the
+    least sum of both, that is, furthest below the straight line between the ends: a step from it
+    on either side gives up a larger share of one range than it gains of the other. Where nothing
+    is below that line, the knee is the end with the smaller SRAM x time.
     """
+    low, high = spots[floor(spots)], spots[near_fastest(spots, within)]
+    wide = high.sram_bytes - low.sram_bytes
+    if wide <= 0 or not 0 < high.time_s < low.time_s:
+        return floor(spots)
+    tall = log(low.time_s / high.time_s)
 
-    def rank(i: int) -> tuple[float, tuple[int, float, int], int]:
+    def rank(i: int) -> tuple[float, float, tuple[int, float, int], int]:
         spot = spots[i]
-        return spot.sram_bytes * spot.time_s, _key(spot), i
+        x = (spot.sram_bytes - low.sram_bytes) / wide
+        y = log(spot.time_s / high.time_s) / tall
+        return x + y, spot.sram_bytes * spot.time_s, _key(spot), i
 
-    return min(range(len(spots)), key=rank)
+    between = (i for i, spot in enumerate(spots) if spot.sram_bytes <= high.sram_bytes)
+    return min(between, key=rank)
 
 
 def stretches(results: Sequence[tuple[int, int]]) -> list[Stretch]:

@@ -1,8 +1,8 @@
 """Vela's curve from few compilations: each is made where the most may be gained.
 
 Vela's result is a step function of the arena limit, per strategy and set of switched-off features
-(``vela.sweep`` finds every step; here a few dozen compilations have to do). What is known so far has
-a frontier of bytes used and reported cycles. Between two limits with different results there may be
+(``vela.sweep`` finds every step; here a few dozen compilations have to do). What is known so far
+has a frontier of bytes used and reported cycles. Between two limits with different results there may be
 a result that uses little more than the one and is as fast as the other: how much of the plane,
 in logarithms, that would add to the frontier is what the next compilation there may gain. The
 interval with the largest gain is split, until the compilations are used up.
@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import exp, log, sqrt
-
-import msgspec
 
 from npusched.errors import VelaError
 from npusched.hardware.target import MemoryMode, Target
@@ -104,9 +103,7 @@ class _Variant:
 
     def heeds_limit(self, target: Target) -> bool:
         """False if the strategy goes its way whatever the limit (VELA_SPEC §4)."""
-        return (
-            self.optimise is not Optimise.SIZE or target.memory_mode is MemoryMode.DEDICATED_SRAM
-        )
+        return self.optimise is not Optimise.SIZE or target.memory_mode is MemoryMode.DEDICATED_SRAM
 
 
 @dataclass(slots=True)
@@ -196,7 +193,7 @@ class _Search:
             return []
         limits = sorted(variant.known)
         found = []
-        for low, high in zip(limits, limits[1:], strict=False):
+        for low, high in pairwise(limits):
             below, above = variant.known[low], variant.known[high]
             if below == above or high - low <= GRID_BYTES:
                 continue

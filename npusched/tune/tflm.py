@@ -56,9 +56,7 @@ class ArenaPart(msgspec.Struct, frozen=True, kw_only=True):
 
 def arena_parts(arena_bytes: int, shape: FileShape) -> tuple[ArenaPart, ...]:
     """Parts of ``kTensorArenaSize`` for a plan whose feature maps take ``arena_bytes``."""
-    tables = sum(
-        align_up(POINTER_BYTES * n) + align_up(SIZE_BYTES * n) for n in shape.npu_operands
-    )
+    tables = sum(align_up(POINTER_BYTES * n) + align_up(SIZE_BYTES * n) for n in shape.npu_operands)
     nodes = shape.cpu_ops + len(shape.npu_operands)
     kept_bytes = (
         TENSOR_BYTES * shape.tensors

@@ -1,6 +1,8 @@
 """Results on disk, found by content; private, bounded, safe to share and to lose.
 
-Vela's results and what was made of them (``DiskCache``: any type that msgspec can decode). An entry is one file: a header with version and digest, then zlib-compressed msgpack. It is
+Vela's results, and what was made of them: any type that msgspec can decode.
+
+An entry is one file: a header with version and digest, then zlib-compressed msgpack. It is
 written beside its place and renamed into it, so a reader sees all of it or nothing; what fails
 its checks when read is treated as absent and written anew. No failure of the cache is ever a
 failure of the run.
