@@ -2,10 +2,13 @@
 
 Vela's result is a step function of the arena limit, per strategy and set of switched-off features
 (``vela.sweep`` finds every step; here a few dozen compilations have to do). What is known so far
-has a frontier of bytes used and reported cycles. Between two limits with different results there may be
-a result that uses little more than the one and is as fast as the other: how much of the plane,
-in logarithms, that would add to the frontier is what the next compilation there may gain. The
-interval with the largest gain is split, until the compilations are used up.
+has a frontier of bytes used and reported cycles. Between two limits with different results there
+may be one that uses little more than the one and is as fast as the other: how much of the plane, in
+logarithms, that would add to the frontier is what the next compilation there may gain. The interval
+with the largest gain is split, until the compilations are used up.
+
+Where a result uses U bytes, the step to it is often at U or just above: the limit just below U is
+tried first, the middle of the gap next.
 
 The plain Performance strategy, which is what users run, gets the first half; the others (Size, and
 features switched off by what the command line has) are asked where the frontier is, and split
@@ -40,6 +43,8 @@ VARIANTS: tuple[tuple[Optimise, tuple[Feature, ...]], ...] = (
 """In the order in which they are asked; the command line can say all of them (``vela.command``)."""
 
 _SHARE_OF_FIRST = 0.5
+_STEPS_DOWN = 3
+_TINY = 64
 _LEAST_GAIN = 1e-9
 
 Compile = Callable[[VelaOptions], VelaResult]
@@ -84,6 +89,7 @@ def probe(
     search.ask(first, GRID_BYTES)
     share = max(search.used, round(compilations * _SHARE_OF_FIRST))
     search.split([first], share)
+    search.step_down(first)
     search.spread(others)
     search.split([first, *others], compilations)
     if not search.probes:
@@ -153,6 +159,11 @@ class _Search:
                 kept.append(figures)
         return kept
 
+    def step_down(self, variant: _Variant) -> None:
+        """Ask for just less than the best results use: a good one may be on a single limit."""
+        for limit in self._limits()[:_STEPS_DOWN]:
+            self.ask(variant, max(limit - GRID_BYTES, GRID_BYTES))
+
     def spread(self, variants: Sequence[_Variant]) -> None:
         """Ask each once, and those that heed the limit at the frontier's best product, too."""
         for variant in variants:
@@ -197,14 +208,13 @@ class _Search:
             below, above = variant.known[low], variant.known[high]
             if below == above or high - low <= GRID_BYTES:
                 continue
-            step = _down(above[0]) - GRID_BYTES
-            if high not in variant.stepped and low < step < high:
-                limit = step
-            else:
+            width = sqrt(log(high / max(low, below[0] / 2)))
+            worth = gain(below, above, low, front) * width
+            limit = _down(above[0]) - GRID_BYTES
+            if high in variant.stepped or not low < limit < high:
                 limit = _middle(low, high, below, above)
             if low < limit < high and limit not in variant.tried:
-                width = sqrt(log(high / max(low, below[0] / 2)))
-                found.append((gain(below, above, low, front) * width, variant, limit))
+                found.append((worth, variant, limit))
         return found
 
 
@@ -212,10 +222,11 @@ def gain(below: Figures, above: Figures, low: int, front: Sequence[Figures]) -> 
     """Area, in logarithms, that the best result between two would add to the frontier.
 
     That one uses no less than the smaller of both (and no less than is certain: ``low`` where the
-    lower result keeps its limit), and is as fast as the faster. The area ends where the larger of
+    lower result keeps its limit), and is as fast as the faster. Less than 1/64 of what the frontier
+    uses at most counts as that. The area ends where the larger of
     both does in bytes, and at the slower one's cycles.
     """
-    least = max(min(below[0], above[0]), min(low, below[0]), 1)
+    least = max(min(below[0], above[0]), min(low, below[0]), front[-1][0] // _TINY, 1)
     most = max(below[0], above[0])
     fast, slow = min(below[1], above[1]), max(below[1], above[1])
     if most <= least or fast < 1:

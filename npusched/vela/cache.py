@@ -23,11 +23,13 @@ import msgspec
 
 from npusched.vela.result import VelaResult
 
-DEFAULT_LIMIT_BYTES = 512 << 20
+CURVES_LIMIT_BYTES = 64 << 20
+DEFAULT_LIMIT_BYTES = (512 << 20) - CURVES_LIMIT_BYTES
+"""Of Vela's results; together with the curves 512 MiB."""
+
 CURVES = "curves"
 """Subfolder of the curves that ``npusched tune`` makes."""
 
-CURVES_LIMIT_BYTES = 64 << 20
 FORMAT = 1
 """Number of the entry format; another one is treated as absent."""
 

@@ -13,6 +13,7 @@ import pytest
 
 import npusched
 from npusched import api
+from npusched.api import PlanOptions
 from npusched.demos import demo
 from npusched.hardware import load_target
 from npusched.report.execution_docs import EXECUTION_DOCS
@@ -21,6 +22,7 @@ from npusched.report.execution_text import render_execution_json
 from npusched.report.layout import cell_width
 from npusched.report.plan_proof_text import render_plan_proof_text
 from npusched.report.plan_proof_types import PlanDifferenceFacts, PlanProofReport
+from npusched.report.tune_docs import TUNE_DOCS
 from npusched.report.types import Published
 from npusched.sim.proof import Verdict
 from npusched.tflite import Builder
@@ -39,6 +41,13 @@ def made(name: str) -> Published:
     """One report of each form."""
     if name == "frontier":
         return npusched.frontier("demo:ds_cnn", TARGET, use_vela=False)
+    if name == "tune-matrix":
+        options = PlanOptions(use_vela=False, use_cache=False)
+        targets = api.targets_of(["ethos-u55-64", "cortex-m4"])
+        return api.tune_matrix(small(), name="s", targets=targets, options=options)
+    if name == "tune":
+        pytest.importorskip("ethosu.regor", reason="needs ethos-u-vela")
+        return npusched.tune(small(), "renesas-ra8p1", points=6, use_cache=False)
     pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
     if name == "prove-plan":
         return npusched.prove_plan(small(), TARGET, inputs=2, use_vela=False)
@@ -81,12 +90,13 @@ def test_every_field_is_documented() -> None:
         found = form_schema(name)["$defs"]
         assert isinstance(found, dict)
         definitions.update(found)
-    for name, docs in EXECUTION_DOCS.items():
+    documented = {**EXECUTION_DOCS, **TUNE_DOCS}
+    for name, docs in documented.items():
         assert list(definitions[name]["properties"]) == list(docs), name
         assert all(text.endswith(".") and len(text) < 120 for text in docs.values())
     for name, part in definitions.items():
         assert part["description"], name
-        assert name in EXECUTION_DOCS or "properties" not in part or _elsewhere(name), name
+        assert name in documented or "properties" not in part or _elsewhere(name), name
 
 
 def _elsewhere(name: str) -> bool:
