@@ -129,9 +129,7 @@ def test_steps_the_wrong_way() -> None:
 def test_no_stretch_means_monotone(results: dict[int, int]) -> None:
     ordered = sorted(results.items())
     wrong = any(
-        later > earlier
-        for k, (_, earlier) in enumerate(ordered)
-        for _, later in ordered[k + 1 :]
+        later > earlier for k, (_, earlier) in enumerate(ordered) for _, later in ordered[k + 1 :]
     )
     found = stretches(ordered)
     assert bool(found) == wrong

@@ -152,9 +152,7 @@ def test_limits_bind_the_recommended_only(model: bytes) -> None:
     )
     assert bound.chosen("knee", "npusched") == knee
     slow = tuned(model, TARGET, points=8, max_latency_s=knee.latency_s)
-    assert all(
-        slow.frontier[each.point].latency_s <= knee.latency_s for each in slow.recommended
-    )
+    assert all(slow.frontier[each.point].latency_s <= knee.latency_s for each in slow.recommended)
 
 
 def test_what_nothing_keeps_is_infeasible(model: bytes) -> None:
@@ -243,9 +241,7 @@ def test_resnet8_has_a_small_fast_point(corpus_dir: Path) -> None:
     check_promises(report)
     found = vela_figures(report)
     fastest = min(found.values())
-    assert any(
-        used <= 41.3 * 1024 and cycles <= 1.003 * fastest for used, cycles in found.items()
-    )
+    assert any(used <= 41.3 * 1024 and cycles <= 1.003 * fastest for used, cycles in found.items())
 
 
 def test_the_knee_of_mv2_head(corpus_dir: Path) -> None:
