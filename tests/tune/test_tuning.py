@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import npusched
+from benchmarks.printed_commands import run_printed
 from npusched.hardware import Target, load_target
 from npusched.report.tune_types import TunePoint, TuneReport
 from npusched.tflite import Builder
 from npusched.vela.cache import CURVES, VelaCache
-from npusched.vela.files import read_vela_output
-from npusched.vela.from_files import sram_peak_of
 
 TARGET = "ethos-u55-128"
 TARGETS = [
@@ -51,28 +46,9 @@ def tuned(content: bytes, target: str | Target, **options: object) -> TuneReport
 
 def run_as_printed(report: TuneReport, point: TunePoint, content: bytes, folder: Path) -> None:
     """Run a point's command in an empty folder: no more SRAM, exactly the cycles."""
-    folder.mkdir()
-    assert point.vela_command is not None
-    words = shlex.split(point.vela_command)
-    (folder / words[1]).write_bytes(content)
-    if report.vela_ini is not None:
-        (folder / report.vela_ini.name).write_text(report.vela_ini.text)
-    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        point.vela_command,
-        shell=True,
-        cwd=folder,
-        env={**os.environ, "PATH": tools},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    summary = read_vela_output(folder / "output").summary
-    assert summary is not None
-    assert round(summary.total_cycles) == point.cycles_vela_reported
-    assert sram_peak_of(report.target, summary) <= point.sram_bytes
+    used, cycles = run_printed(report, point.index, content, folder)
+    assert cycles == point.cycles_vela_reported
+    assert used <= point.sram_bytes
 
 
 def recommended(report: TuneReport, source: str) -> list[TunePoint]:
