@@ -11,7 +11,7 @@ import msgspec
 from npusched.api.options import PlanOptions
 from npusched.api.planning import Prepared, content_of, prepare
 from npusched.errors import InfeasibleError, NpuschedError, VelaError
-from npusched.tune.probing import DEFAULT_COMPILATIONS
+from npusched.tuning.probing import DEFAULT_COMPILATIONS
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from npusched.report.tune_build import CurvePoint, Curves
     from npusched.report.tune_types import TuneReport
     from npusched.schedule import OrderedPlanner, Plan
-    from npusched.tune.probing import Probe, Probed
-    from npusched.tune.tflm import FileShape
+    from npusched.tuning.probing import Probe, Probed
+    from npusched.tuning.tflm import FileShape
     from npusched.vela.candidates import Candidate
 
 PLANS_PER_POINT = 4
@@ -273,7 +273,7 @@ def _version() -> str:
 def _probe(
     model: Model, target: Target, options: PlanOptions, points: int, progress: Progress | None
 ) -> Probed:
-    from npusched.tune.probing import probe
+    from npusched.tuning.probing import probe
     from npusched.vela.cache import VelaCache
     from npusched.vela.runner import compile_model
 
@@ -296,6 +296,13 @@ def _found(asked: Future[Probed] | None, warnings: list[str]) -> Probed | None:
         why = f" ({error.why})" if error.why else ""
         warnings.append(f"Vela's curve is missing: {error.what}{why}")
         return None
+    if not any(each.result.report.npu_ops for each in found.probes):
+        warnings.append("Vela leaves every op on the CPU: it has no curve")
+        return None
+    if found.is_cut:
+        warnings.append(
+            f"Vela's curve rests on {len(found.probes)} compilations only: they take long"
+        )
     if found.failures:
         first = found.failures[0]
         warnings.append(
@@ -380,6 +387,7 @@ class _Maker:
 
         report, target, graph = probe.result.report, self.target, self.ready.graph
         plan = None if candidate is None else candidate.plan
+        used = vela_sram_peak(target, report)
         amounts = msgspec.structs.replace(
             (plan or reference).amounts, npu_cycles=report.total_cycles
         )
@@ -387,11 +395,12 @@ class _Maker:
             source="vela",
             totals=None if plan is None else totals(self.subgraph, graph, target, plan),
             objective=None if plan is None else plan.objective,
-            sram_bytes=vela_sram_peak(target, report),
+            sram_bytes=used if plan is None else max(used, plan.sram_peak_bytes),
             arena_bytes=self._reported_arena(probe) if plan is None else self._arena(plan),
             constant_bytes=report.read_only_peak_bytes,
             options=probe.point.options,
             reported_cycles=report.total_cycles,
+            reported_sram_bytes=used,
             reported_offchip_bytes=probe.point.off_chip_bytes,
             reported_s=latency_s(target, graph, amounts),
             reason=reason,
@@ -412,7 +421,7 @@ class _Maker:
 def _file_shape(ready: Prepared, found: Probed | None) -> FileShape:
     """Tensors and ops of the file that Vela writes, or of the source file without one."""
     from npusched.ir import OpKind
-    from npusched.tune.tflm import FileShape
+    from npusched.tuning.tflm import FileShape
     from npusched.vela.compiled import NPU_OP, read_compiled_model
 
     compiled = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npusched.api.options import PlanOptions
 from npusched.api.tuning import command_path, curves_of
 from npusched.errors import InfeasibleError, TargetError
-from npusched.tune.probing import DEFAULT_COMPILATIONS
+from npusched.tuning.probing import DEFAULT_COMPILATIONS
 
 if TYPE_CHECKING:
     from npusched.api.candidates import Progress

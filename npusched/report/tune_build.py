@@ -24,7 +24,7 @@ from npusched.report.tune_types import (
     VelaIni,
 )
 from npusched.report.types import ModelFacts, Totals
-from npusched.tune.curve import (
+from npusched.tuning.curve import (
     Spot,
     dominators,
     fastest,
@@ -35,7 +35,7 @@ from npusched.tune.curve import (
     near_fastest,
     stretches,
 )
-from npusched.tune.tflm import FileShape, arena_parts, arena_size_bytes
+from npusched.tuning.tflm import FileShape, arena_parts, arena_size_bytes
 from npusched.vela.command import ini_name, ini_text, vela_command
 from npusched.vela.options import Optimise, VelaOptions
 
@@ -56,6 +56,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     constant_bytes: int
     options: VelaOptions | None = None
     reported_cycles: int | None = None
+    reported_sram_bytes: int | None = None
     reported_offchip_bytes: int = 0
     reported_s: float = 0.0
     reason: str = ""
@@ -229,7 +230,8 @@ def _point(
         objective=point.objective,
         dominated_by=dominator,
         asked_bytes=asked,
-        is_over_budget=point.source == "vela" and (asked or 0) < point.sram_bytes,
+        sram_bytes_vela_reported=point.reported_sram_bytes,
+        is_over_budget=(point.reported_sram_bytes or 0) > (asked or 0),
         cycles_vela_reported=point.reported_cycles,
         vela_options="" if options is None else variant_text(options),
         vela_command=None if words is None else shlex.join(words),

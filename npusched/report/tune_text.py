@@ -165,11 +165,12 @@ def fact_texts(report: TuneReport) -> list[str]:
     if report.over_budget:
         most = max(
             (report.frontier[i] for i in report.over_budget),
-            key=lambda point: point.sram_bytes - (point.asked_bytes or 0),
+            key=lambda point: (point.sram_bytes_vela_reported or 0) - (point.asked_bytes or 0),
         )
         found[0] += (
             f", {len(report.over_budget)} use more than was asked for (worst: "
-            f"asked {asked_text(most.asked_bytes)}, used {human_bytes(most.sram_bytes)})"
+            f"asked {asked_text(most.asked_bytes)}, "
+            f"used {human_bytes(most.sram_bytes_vela_reported or 0)})"
         )
     if report.non_monotone:
         worst = max(report.non_monotone, key=lambda each: each.worst_cycles / each.best_cycles)
@@ -183,8 +184,8 @@ def fact_texts(report: TuneReport) -> list[str]:
     if report.basis == "vela_reported":
         reason = next((point.reason for point in vela if point.reason), "")
         found.append(
-            "Vela's results are judged by its own report, which ignores striping: "
-            f"not all are plans over our ops ({plain_text(reason, 80)})"
+            "Vela's results are judged by its own report, which ignores striping and leaves tensors"
+            f" of CPU ops out: not all are plans over our ops ({plain_text(reason, 80)})"
         )
     if any(point.adopted for point in report.frontier):
         count = sum(point.adopted for point in report.frontier)

@@ -35,6 +35,7 @@ class TunePoint(Published, frozen=True, kw_only=True):
     objective: float | None
     dominated_by: int | None
     asked_bytes: int | None
+    sram_bytes_vela_reported: int | None
     is_over_budget: bool
     cycles_vela_reported: int | None
     vela_options: str

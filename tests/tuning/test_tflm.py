@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npusched.tune.tflm import FileShape, arena_parts, arena_size_bytes
+from npusched.tuning.tflm import FileShape, arena_parts, arena_size_bytes
 
 
 def test_parts_by_hand() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from npusched.errors import VelaError
 from npusched.hardware import load_target
-from npusched.tune.probing import VARIANTS, Probed, gain, probe
+from npusched.tuning.probing import VARIANTS, Probed, gain, probe
 from npusched.vela.command import SWITCHES
 from npusched.vela.options import Optimise, VelaOptions
 from npusched.vela.result import VelaResult
@@ -121,3 +122,17 @@ def test_the_gain_by_hand() -> None:
     assert gain(below, above, 100, [below, (100, 100), above]) == 0
     assert 0 < gain(below, above, 100, [below, (150, 120), above]) < whole
     assert gain(above, above, 100, front) == 0
+
+
+def test_slow_compilations_end_early() -> None:
+    """Ten seconds each: the fourth passes the limit; the same from the cache, which keeps them."""
+    vela = Invented(stairs)
+
+    def slow(options: VelaOptions) -> VelaResult:
+        return msgspec.structs.replace(vela(options), seconds=10.0)
+
+    found = probe(slow, SHARED, limit_s=35)
+    assert len(found.probes) == len(vela.asked) == 4
+    assert found.is_cut
+    assert len(probe(slow, SHARED, limit_s=5).probes) == 2
+    assert not probe(vela, SHARED, limit_s=35).is_cut

@@ -42,6 +42,10 @@ VARIANTS: tuple[tuple[Optimise, tuple[Feature, ...]], ...] = (
 )
 """In the order in which they are asked; the command line can say all of them (``vela.command``)."""
 
+DEFAULT_LIMIT_S = 30.0
+"""Most models need a second or two for all; a few need that for one compilation, or more."""
+
+_LEAST_COMPILATIONS = 2
 _SHARE_OF_FIRST = 0.5
 _STEPS_DOWN = 3
 _TINY = 64
@@ -62,10 +66,11 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """What was found, in the order of compilation."""
+    """What was found, in the order of compilation; ``is_cut``: the time was used up."""
 
     probes: tuple[Probe, ...]
     failures: tuple[SweepFailure, ...]
+    is_cut: bool = False
 
 
 def probe(
@@ -73,19 +78,19 @@ def probe(
     target: Target,
     *,
     compilations: int = DEFAULT_COMPILATIONS,
-    limits: Sequence[int] = (),
+    limit_s: float = DEFAULT_LIMIT_S,
     progress: Progress | None = None,
 ) -> Probed:
-    """Compile at most ``compilations`` times (at least once), ``limits`` first (as they are).
+    """Compile at most ``compilations`` times, and no more once all took ``limit_s`` seconds.
 
-    Raises VelaError if Vela is not installed or nothing compiles.
+    At least two are made: without a limit and with the smallest. The seconds are those of the
+    compilations themselves, which the cache keeps: the same are made again. Raises VelaError if
+    Vela is not installed or nothing compiles.
     """
     space = address_space_bytes(config_of(target).architecture)
-    search = _Search(compile_, target, space, compilations, progress)
+    search = _Search(compile_, target, space, compilations, limit_s, progress)
     first, *others = [_Variant(*each) for each in VARIANTS]
     search.ask(first, space)
-    for limit in limits:
-        search.ask(first, limit)
     search.ask(first, GRID_BYTES)
     share = max(search.used, round(compilations * _SHARE_OF_FIRST))
     search.split([first], share)
@@ -94,7 +99,9 @@ def probe(
     search.split([first, *others], compilations)
     if not search.probes:
         raise search.first_error or VelaError("Vela compiled nothing", "no limit was tried")
-    return Probed(probes=tuple(search.probes), failures=tuple(search.failures))
+    return Probed(
+        probes=tuple(search.probes), failures=tuple(search.failures), is_cut=search.is_late
+    )
 
 
 @dataclass(slots=True)
@@ -118,16 +125,23 @@ class _Search:
     target: Target
     space: int
     compilations: int
+    limit_s: float
     progress: Progress | None
     used: int = 0
+    spent_s: float = 0.0
     probes: list[Probe] = field(default_factory=list)
     failures: list[SweepFailure] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     first_error: VelaError | None = None
 
+    @property
+    def is_late(self) -> bool:
+        """True if the time is used up."""
+        return self.used >= _LEAST_COMPILATIONS and self.spent_s >= self.limit_s
+
     def ask(self, variant: _Variant, limit: int) -> None:
         """Compile with a limit, unless that was done or nothing is left."""
-        if limit in variant.tried or (self.probes and self.used >= self.compilations):
+        if limit in variant.tried or self.used >= self.compilations or self.is_late:
             return
         variant.tried.add(limit)
         self.used += 1
@@ -148,6 +162,7 @@ class _Search:
             variant.known[limit] = (point.used_bytes, point.cycles)
             self.probes.append(Probe(point=point, result=result))
             self.keys.add(point.key)
+            self.spent_s += result.seconds
         if self.progress is not None:
             self.progress(self.used, len(self.keys))
 
@@ -181,7 +196,7 @@ class _Search:
 
     def split(self, variants: Sequence[_Variant], until: int) -> None:
         """Split the interval with the largest gain until so many compilations are made."""
-        while self.used < until:
+        while self.used < until and not self.is_late:
             front = self.front()
             best = max(
                 (found for variant in variants for found in self._intervals(variant, front)),
@@ -223,8 +238,8 @@ def gain(below: Figures, above: Figures, low: int, front: Sequence[Figures]) -> 
 
     That one uses no less than the smaller of both (and no less than is certain: ``low`` where the
     lower result keeps its limit), and is as fast as the faster. Less than 1/64 of what the frontier
-    uses at most counts as that. The area ends where the larger of
-    both does in bytes, and at the slower one's cycles.
+    uses at most counts as that. The area ends where the larger of both does in bytes, and at the
+    slower one's cycles.
     """
     least = max(min(below[0], above[0]), min(low, below[0]), front[-1][0] // _TINY, 1)
     most = max(below[0], above[0])

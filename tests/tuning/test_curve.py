@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npusched.tune.curve import (
+from npusched.tuning.curve import (
     Spot,
     dominators,
     fastest,

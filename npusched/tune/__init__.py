@@ -1,1 +1,0 @@
-"""Budgets: which limits to try with Vela, and what a curve of SRAM against time says."""
