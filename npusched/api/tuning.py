@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from npusched.api.options import PlanOptions
-from npusched.api.planning import Prepared, content_of, prepare
+from npusched.api.planning import content_of
+from npusched.api.tuning_points import make_curves
 from npusched.errors import InfeasibleError, NpuschedError, VelaError
 from npusched.tuning.probing import DEFAULT_COMPILATIONS
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from npusched.api.candidates import Progress
     from npusched.hardware import Target
-    from npusched.ir import Model, Shape
-    from npusched.report.tune_build import CurvePoint, Curves
+    from npusched.ir import Shape
+    from npusched.report.tune_build import Curves
     from npusched.report.tune_types import TuneReport
-    from npusched.schedule import OrderedPlanner, Plan
-    from npusched.tuning.probing import Probe, Probed
-    from npusched.tuning.tflm import FileShape
-    from npusched.vela.candidates import Candidate
-
-PLANS_PER_POINT = 4
-"""Plans of our frontier per compilation of Vela's: at most 96 by default."""
 
 
 def tune(
@@ -164,7 +156,9 @@ def curves_of(
     known = None if cache is None else cache.get(key)
     if known is not None:
         return known
-    made = _made(content, name, target, options, points, progress)
+    made = make_curves(
+        content, name=name, target=target, options=options, points=points, progress=progress
+    )
     is_whole = made.vela_version is not None or target.accelerator is None or not options.use_vela
     if cache is not None and is_whole:
         cache.put(key, made)
@@ -201,249 +195,3 @@ def _package_stamp() -> str:
                 status = os.stat(os.path.join(folder, file))
                 found.append(f"{file} {status.st_size} {status.st_mtime_ns}")
     return "\n".join(found)
-
-
-def _made(
-    content: bytes,
-    name: str,
-    target: Target,
-    options: PlanOptions,
-    points: int,
-    progress: Progress | None,
-) -> Curves:
-    """Plan while Vela compiles, then cost Vela's results like ours."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from npusched.report.build import model_facts
-    from npusched.report.tune_build import Curves
-    from npusched.schedule import check_plan
-
-    ready = prepare(content, name=name, target=target, options=options, is_frontier=True)
-    pool = ThreadPoolExecutor(max_workers=1)
-    asked = None
-    if ready.options.use_vela and not options.input_shapes:
-        asked = pool.submit(_probe, ready.model, target, options, points, progress)
-    pool.shutdown(wait=False)
-    planner = options.planner(
-        ready.graph, target, ready.sizes.of, limit_bytes=target.sram_budget_bytes
-    )
-    infeasible: InfeasibleError | None = None
-    plans: list[Plan] = []
-    try:
-        plans = planner.frontier(target.sram_budget_bytes, most=PLANS_PER_POINT * points)
-    except InfeasibleError as error:
-        infeasible = error
-    for plan in plans:
-        faults = check_plan(ready.graph, target, plan)
-        if faults:
-            raise RuntimeError(f"the plan fails its own check: {faults[0]}")
-    found = _found(asked, ready.warnings)
-    theirs = _costed(found.probes, ready, target, planner) if found else []
-    ours = _ours(plans, [each for each, _ in theirs if each is not None], target, planner)
-    if not ours:
-        assert infeasible is not None
-        raise infeasible
-    maker = _Maker(ready, target)
-    reference = ours[0][0]
-    return Curves(
-        model=model_facts(ready.model, ready.graph.subgraph),
-        vela_version=ready.sizes.vela_version or (_version() if found else None),
-        budget_memory=reference.budget_memory,
-        points=(
-            *(maker.ours(plan, candidate) for plan, candidate in ours),
-            *(
-                maker.theirs(probe, candidate, reason, reference)
-                for probe, (candidate, reason) in zip(
-                    found.probes if found else (), theirs, strict=True
-                )
-            ),
-        ),
-        file=_file_shape(ready, found),
-        compilations=len(found.probes) + len(found.failures) if found else 0,
-        warnings=tuple(ready.warnings),
-    )
-
-
-def _version() -> str:
-    from npusched.vela.runner import vela_version
-
-    return vela_version()
-
-
-def _probe(
-    model: Model, target: Target, options: PlanOptions, points: int, progress: Progress | None
-) -> Probed:
-    from npusched.tuning.probing import probe
-    from npusched.vela.cache import VelaCache
-    from npusched.vela.runner import compile_model
-
-    cache = VelaCache() if options.use_cache else None
-    return probe(
-        lambda each: compile_model(model.content, target, each, cache=cache),
-        target,
-        compilations=points,
-        progress=progress,
-    )
-
-
-def _found(asked: Future[Probed] | None, warnings: list[str]) -> Probed | None:
-    """What Vela gave; if nothing, a warning says why."""
-    if asked is None:
-        return None
-    try:
-        found = asked.result()
-    except VelaError as error:
-        why = f" ({error.why})" if error.why else ""
-        warnings.append(f"Vela's curve is missing: {error.what}{why}")
-        return None
-    if not any(each.result.report.npu_ops for each in found.probes):
-        warnings.append("Vela leaves every op on the CPU: it has no curve")
-        return None
-    if found.is_cut:
-        warnings.append(
-            f"Vela's curve rests on {len(found.probes)} compilations only: they take long"
-        )
-    if found.failures:
-        first = found.failures[0]
-        warnings.append(
-            f"Vela gave no result for {len(found.failures)} of its limits: {first.message}"
-        )
-    return found
-
-
-def _costed(
-    probes: Sequence[Probe], ready: Prepared, target: Target, planner: OrderedPlanner
-) -> list[tuple[Candidate | None, str]]:
-    """For each result its plan over our ops, costed like ours, or why there is none."""
-    from npusched.vela.candidates import candidates_of
-
-    segments = planner.given.segments
-    known: dict[str, tuple[Candidate | None, str]] = {}
-    for each in probes:
-        if each.point.key not in known:
-            read = candidates_of(
-                [each.result], ready.model, segments.graph, target, segments.kernels.objective
-            )
-            candidate = read.found[0] if read.found else None
-            known[each.point.key] = candidate, "; ".join(read.reasons)
-    return [known[each.point.key] for each in probes]
-
-
-def _ours(
-    plans: list[Plan],
-    candidates: Sequence[Candidate],
-    target: Target,
-    planner: OrderedPlanner,
-) -> list[tuple[Plan, Candidate | None]]:
-    """Our frontier with Vela's plans in it where they win.
-
-    Where one wins, we plan for just its SRAM, too: our frontier may have left that budget out.
-    """
-    from npusched.api.candidates import merged
-    from npusched.vela.candidates import Candidates
-
-    keeping = [each for each in candidates if planner.given.keeps_limits(each.plan)]
-    all_of_them = Candidates(found=tuple({id(each): each for each in keeping}.values()))
-    capacity = target.sram_budget_bytes
-    more = list(plans)
-    for _, theirs in merged(plans, all_of_them, capacity):
-        if theirs is not None:
-            try:
-                more.append(planner.plan(theirs.plan.sram_peak_bytes))
-            except InfeasibleError:
-                continue
-    return merged(more, all_of_them, capacity)
-
-
-class _Maker:
-    """Makes points of plans and results of one model on one target."""
-
-    def __init__(self, ready: Prepared, target: Target) -> None:
-        self.ready, self.target = ready, target
-        self.subgraph = ready.model.subgraphs[ready.graph.subgraph]
-
-    def ours(self, plan: Plan, candidate: Candidate | None) -> CurvePoint:
-        """A point of our frontier."""
-        from npusched.report.build import totals
-        from npusched.report.tune_build import CurvePoint
-
-        return CurvePoint(
-            source="npusched",
-            totals=totals(self.subgraph, self.ready.graph, self.target, plan),
-            objective=plan.objective,
-            sram_bytes=plan.sram_peak_bytes,
-            arena_bytes=self._arena(plan),
-            constant_bytes=plan.constant_bytes,
-            options=None if candidate is None else candidate.options,
-        )
-
-    def theirs(
-        self, probe: Probe, candidate: Candidate | None, reason: str, reference: Plan
-    ) -> CurvePoint:
-        """A result of Vela's; CPU work as in ``reference`` where it has no plan."""
-        from npusched.report.build import latency_s, totals
-        from npusched.report.tune_build import CurvePoint
-        from npusched.vela.totals import vela_sram_peak
-
-        report, target, graph = probe.result.report, self.target, self.ready.graph
-        plan = None if candidate is None else candidate.plan
-        used = vela_sram_peak(target, report)
-        amounts = msgspec.structs.replace(
-            (plan or reference).amounts, npu_cycles=report.total_cycles
-        )
-        return CurvePoint(
-            source="vela",
-            totals=None if plan is None else totals(self.subgraph, graph, target, plan),
-            objective=None if plan is None else plan.objective,
-            sram_bytes=used if plan is None else max(used, plan.sram_peak_bytes),
-            arena_bytes=self._reported_arena(probe) if plan is None else self._arena(plan),
-            constant_bytes=report.read_only_peak_bytes,
-            options=probe.point.options,
-            reported_cycles=report.total_cycles,
-            reported_sram_bytes=used,
-            reported_offchip_bytes=probe.point.off_chip_bytes,
-            reported_s=latency_s(target, graph, amounts),
-            reason=reason,
-        )
-
-    def _arena(self, plan: Plan) -> int:
-        """High-water mark of the feature maps in the arena's memory."""
-        found = dict(plan.allocations).get(self.target.roles.arena)
-        return 0 if found is None else found.peak_bytes
-
-    def _reported_arena(self, probe: Probe) -> int:
-        report, roles = probe.result.report, self.target.roles
-        use = report.memories.get(self.target.arena.vela_name)
-        constants = report.read_only_peak_bytes if roles.const == roles.arena else 0
-        return max(0, (0 if use is None else use.peak_bytes) - constants)
-
-
-def _file_shape(ready: Prepared, found: Probed | None) -> FileShape:
-    """Tensors and ops of the file that Vela writes, or of the source file without one."""
-    from npusched.ir import OpKind
-    from npusched.tuning.tflm import FileShape
-    from npusched.vela.compiled import NPU_OP, read_compiled_model
-
-    compiled = (
-        next((each.result for each in found.probes if each.result.compiled), None)
-        if (found)
-        else None
-    )
-    model = ready.model if compiled is None else read_compiled_model(compiled)
-    ops = [(graph, op) for graph in model.subgraphs for op in graph.ops]
-    on_npu = [op for _, op in ops if op.custom_code == NPU_OP]
-    convolutions = (OpKind.CONV_2D, OpKind.DEPTHWISE_CONV_2D, OpKind.TRANSPOSE_CONV)
-    return FileShape(
-        tensors=sum(len(graph.tensors) for graph in model.subgraphs),
-        cpu_ops=len(ops) - len(on_npu),
-        npu_operands=tuple(len(op.inputs) + len(op.outputs) for op in on_npu),
-        cpu_channels=sum(
-            graph.tensors[op.outputs[0]].shape[-1] for graph, op in ops if op.kind in convolutions
-        ),
-        variable_bytes=sum(
-            tensor.size_bytes
-            for graph in model.subgraphs
-            for tensor in graph.tensors
-            if tensor.is_variable
-        ),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,7 +147,7 @@ def _tuned(
             max_latency_s=None if max_latency is None else parse_duration(max_latency),
             within_percent=within,
             points=points,
-            model_path=model,
+            model_path=os.fsencode(model).decode(errors="replace"),
             progress=progress,
         )
     if write_ini is not None:

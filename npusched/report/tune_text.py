@@ -22,6 +22,9 @@ from npusched.report.units import (
 COMMANDS: Final = 2
 """Most commands of Vela's that the text form shows; the others are in JSON and Markdown."""
 
+_UNCUT: Final = 1 << 16
+"""Width of lines that hold a command: without its end it is another command."""
+
 UNLIMITED_BYTES: Final = 1 << 32
 """Limits from here on are no limit (the address space of the smallest accelerator)."""
 
@@ -48,20 +51,17 @@ def goal_texts(report: TuneReport) -> dict[Goal, str]:
 def render_tune(report: TuneReport, *, width: int = 100, colour: bool = False) -> str:
     """Return the text form, at most 45 lines of 100 columns."""
     width = max(width, 60)
-    parts: list[list[Line]] = [
-        _header(report, width),
-        _plot(report, width),
-        _choices(report, width),
-        _facts(report, width),
-        _arena(report, width),
-        _commands(report, width),
-        _footer(report, width),
+    parts: list[tuple[list[Line], int]] = [
+        (_header(report, width), width),
+        (_plot(report, width), width),
+        (_choices(report, width), width),
+        (_facts(report, width), width),
+        (_arena(report, width), width),
+        (_commands(report, width), _UNCUT),
+        (_footer(report, width), width),
     ]
-    lines: list[Line] = []
-    for part in parts:
-        if part:
-            lines += [line(""), *part] if lines else part
-    return paint(lines, width=width, colour=colour)
+    painted = [paint(lines, width=most, colour=colour) for lines, most in parts if lines]
+    return "\n".join(painted)
 
 
 def _header(report: TuneReport, width: int) -> list[Line]:
@@ -250,8 +250,8 @@ def command_title(report: TuneReport, goals: Sequence[Goal], point: TunePoint) -
     names = goal_texts(report)
     assert point.cycles_vela_reported is not None
     return (
-        f"{', '.join(names[goal] for goal in goals)}: uses {group_digits(point.sram_bytes)} bytes, "
-        f"reports {group_digits(point.cycles_vela_reported)} cycles"
+        f"{', '.join(names[goal] for goal in goals)}: {group_digits(point.sram_bytes)} bytes, "
+        f"{group_digits(point.cycles_vela_reported)} cycles reported"
     )
 
 
@@ -272,8 +272,10 @@ def _commands(report: TuneReport, width: int) -> list[Line]:
     lines: list[Line] = []
     for goals, point in found[:COMMANDS]:
         assert point.vela_command is not None
-        lines.append(line((f"  # {command_title(report, goals, point)}", "dim")))
-        lines += [line(f"  {row}") for row in broken_command(point.vela_command, width - 2)]
+        title = wrap(command_title(report, goals, point), width - 4)
+        lines += [line((f"  # {row[0][0]}", "dim")) for row in title]
+        rows = broken_command(point.vela_command, width - 2)
+        lines += [line(plain_text(f"  {row}", _UNCUT)) for row in rows]
     if report.vela_ini is not None and found:
         text = f"  # beside {plain_text(report.vela_ini.name)}: npusched tune … --write-ini ."
         lines.append(line((text, "dim")))

@@ -17,6 +17,7 @@ further where they improved it. Strategies that do not heed the limit are compil
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -84,7 +85,8 @@ def probe(
     """Compile at most ``compilations`` times, and no more once all took ``limit_s`` seconds.
 
     At least two are made: without a limit and with the smallest. The seconds are those of the
-    compilations themselves, which the cache keeps: the same are made again. Raises VelaError if
+    compilations themselves, which the cache keeps: the same are made again (a failure counts with
+    what it took). Raises VelaError if
     Vela is not installed or nothing compiles.
     """
     space = address_space_bytes(config_of(target).architecture)
@@ -148,9 +150,11 @@ class _Search:
         options = VelaOptions(
             optimise=variant.optimise, disable=variant.disabled, arena_cache_size_bytes=limit
         ).canonical()
+        started = time.perf_counter()
         try:
             result = self.compile(options)
         except VelaError as error:
+            self.spent_s += time.perf_counter() - started
             if error.values.get("reason") == "missing":
                 raise
             self.first_error = self.first_error or error

@@ -160,7 +160,7 @@ def test_a_curve_comes_from_the_cache_whatever_the_limits(
 ) -> None:
     cold = tuned(model, TARGET, points=8)
     assert len(list((cache_folder / CURVES).iterdir())) == 1
-    monkeypatch.setattr("npusched.api.tuning._made", None)
+    monkeypatch.setattr("npusched.api.tuning.make_curves", None)
     assert tuned(model, TARGET, points=8) == cold
     assert tuned(model, TARGET, points=8, sram="64KiB", within_percent=5).frontier == cold.frontier
     with pytest.raises(TypeError):
