@@ -43,10 +43,9 @@ VARIANTS: tuple[tuple[Optimise, tuple[Feature, ...]], ...] = (
 )
 """In the order in which they are asked; the command line can say all of them (``vela.command``)."""
 
-DEFAULT_LIMIT_S = 30.0
+DEFAULT_LIMIT_S = 20.0
 """Most models need a second or two for all; a few need that for one compilation, or more."""
 
-_LEAST_COMPILATIONS = 2
 _SHARE_OF_FIRST = 0.5
 _STEPS_DOWN = 3
 _TINY = 64
@@ -84,7 +83,7 @@ def probe(
 ) -> Probed:
     """Compile at most ``compilations`` times, and no more once all took ``limit_s`` seconds.
 
-    At least two are made: without a limit and with the smallest. The seconds are those of the
+    The first is without a limit, the second with the smallest. The seconds are those of the
     compilations themselves, which the cache keeps: the same are made again (a failure counts with
     what it took). Raises VelaError if
     Vela is not installed or nothing compiles.
@@ -139,7 +138,7 @@ class _Search:
     @property
     def is_late(self) -> bool:
         """True if the time is used up."""
-        return self.used >= _LEAST_COMPILATIONS and self.spent_s >= self.limit_s
+        return self.spent_s >= self.limit_s
 
     def ask(self, variant: _Variant, limit: int) -> None:
         """Compile with a limit, unless that was done or nothing is left."""
