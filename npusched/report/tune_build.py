@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -86,35 +86,12 @@ def build_tune(
     curves: Curves, target: Target, limits: Limits, *, model_path: str, objective: str
 ) -> TuneReport:
     """Judge the points. ``model_path`` is what the commands call the model."""
-    is_striped = all(point.totals is not None for point in curves.points)
-    spots = [_spot(point, is_striped=is_striped) for point in curves.points]
-    groups = {
-        source: [i for i, point in enumerate(curves.points) if point.source == source]
-        for source in SOURCES
-    }
-    better: dict[int, int] = {}
-    for group in groups.values():
-        for i, other in zip(group, dominators([spots[i] for i in group]), strict=True):
-            if other is not None:
-                better[i] = group[other]
-    best = {
-        source: _simplest_first(curves.points, [i for i in group if i not in better])
-        for source, group in groups.items()
-    }
-    within = {
-        source: [i for i in group if _keeps(spots[i], limits)] for source, group in best.items()
-    }
-    share = limits.within_percent / 100
-    curve = [each for source in SOURCES for each in _choices(spots, best[source], source, share)]
-    recommended = [
-        each
-        for source in SOURCES
-        for each in _within(curve, _choices(spots, within[source], source, share), within[source])
-    ]
+    judged = _judge(curves.points, limits)
     frontier = tuple(
-        _point(i, point, spots[i], target, better.get(i), model_path)
+        _point(i, point, judged.spots[i], target, judged.better.get(i), model_path)
         for i, point in enumerate(curves.points)
     )
+    advised = dict.fromkeys(each.point for each in judged.recommended)
     name = "" if target.accelerator is None else ini_name(target)
     return TuneReport(
         schema_version=TUNE_SCHEMA_VERSION,
@@ -127,19 +104,48 @@ def build_tune(
         max_latency_s=limits.max_latency_s,
         within_percent=limits.within_percent,
         objective=objective,
-        basis="striped" if is_striped else "vela_reported",
+        basis="striped" if judged.is_striped else "vela_reported",
         compilations=curves.compilations,
         frontier=frontier,
-        curve=tuple(each for each in curve if each.goal in ("floor", "knee", "fastest")),
-        recommended=tuple(recommended),
+        curve=tuple(each for each in judged.curve if each.goal in ("floor", "knee", "fastest")),
+        recommended=tuple(judged.recommended),
         over_budget=tuple(point.index for point in frontier if point.is_over_budget),
         non_monotone=_non_monotone(curves.points),
-        arena_advice=tuple(
-            _advice(i, curves, target) for i in dict.fromkeys(each.point for each in recommended)
-        ),
+        arena_advice=tuple(_advice(i, curves, target) for i in advised),
         vela_ini=VelaIni(name=name, text=ini_text(target)) if name else None,
         warnings=(*curves.model.notes, *curves.warnings),
     )
+
+
+class _Judged(NamedTuple):
+    """Figures by which points are judged, who dominates whom, and what is chosen."""
+
+    is_striped: bool
+    spots: list[Spot]
+    better: dict[int, int]
+    curve: list[TuneChoice]
+    recommended: list[TuneChoice]
+
+
+def _judge(points: Sequence[CurvePoint], limits: Limits) -> _Judged:
+    """Dominance and choices, each source by itself; recommended is what keeps the limits."""
+    is_striped = all(point.totals is not None for point in points)
+    spots = [_spot(point, is_striped=is_striped) for point in points]
+    share = limits.within_percent / 100
+    better: dict[int, int] = {}
+    curve: list[TuneChoice] = []
+    recommended: list[TuneChoice] = []
+    for source in SOURCES:
+        group = [i for i, point in enumerate(points) if point.source == source]
+        for i, other in zip(group, dominators([spots[i] for i in group]), strict=True):
+            if other is not None:
+                better[i] = group[other]
+        best = _simplest_first(points, [i for i in group if i not in better])
+        within = [i for i in best if _keeps(spots[i], limits)]
+        whole = _choices(spots, best, source, share)
+        curve += whole
+        recommended += _within(whole, _choices(spots, within, source, share), within)
+    return _Judged(is_striped, spots, better, curve, recommended)
 
 
 def _spot(point: CurvePoint, *, is_striped: bool) -> Spot:
@@ -197,12 +203,7 @@ def _within(
 ) -> list[TuneChoice]:
     """The choices, with the knee of the whole curve, if it keeps the limits."""
     knees = [each for each in curve if each.goal == "knee" and each.point in within]
-    return [
-        each
-        for choice in choices
-        for each in (knees if choice.goal == "knee" else [choice])
-        if each.source == choice.source
-    ]
+    return [each for choice in choices for each in (knees if choice.goal == "knee" else [choice])]
 
 
 def _point(
