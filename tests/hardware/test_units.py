@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npusched.errors import TargetError
-from npusched.hardware import parse_derate, parse_frequency, parse_size
+from npusched.hardware import parse_derate, parse_duration, parse_frequency, parse_size
 from npusched.hardware.units import FREQUENCY_UNITS, SIZE_UNITS
 
 
@@ -117,6 +117,20 @@ def test_no_frequencies(text: str) -> None:
 @given(st.integers(1, 10**6), st.sampled_from(sorted(FREQUENCY_UNITS)))
 def test_frequency_units_multiply(count: int, unit: str) -> None:
     assert parse_frequency(f"{count}{unit}") == count * FREQUENCY_UNITS[unit]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2ms", 2e-3), ("500us", 5e-4), ("1.5 s", 1.5), ("0.002", 2e-3), ("10NS", 1e-8)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0ms", "-1ms", "5m", "fast", "5KiB"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(TargetError):
+        parse_duration(text)
 
 
 def test_derating() -> None:
