@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from npusched.api.candidates import Progress
+    from npusched.graph.opgraph import OpGraph
     from npusched.hardware import Target
     from npusched.ir import Model
     from npusched.report.tune_build import CurvePoint, Curves
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 PLANS_PER_POINT = 4
 """Plans of our frontier per compilation of Vela's: at most 96 by default."""
+
+MOST_OPS = 20_000
+"""Ops of all plans together: graphs of hundreds of ops (unrolled LSTMs) get fewer plans."""
+
+LEAST_PLANS = 8
 
 
 def make_curves(
@@ -47,7 +53,7 @@ def make_curves(
     stop = Event()
     asked = _asked(ready, target, points, stop, progress)
     try:
-        plans, infeasible = _planned(ready, target, planner, PLANS_PER_POINT * points)
+        plans, infeasible = _planned(ready, target, planner, most_plans(points, ready.graph))
     except BaseException:
         stop.set()
         raise
@@ -58,6 +64,12 @@ def make_curves(
         assert infeasible is not None
         raise infeasible
     return _curves(ready, target, ours, found, theirs)
+
+
+def most_plans(points: int, graph: OpGraph) -> int:
+    """How many plans our frontier may have."""
+    share = MOST_OPS // max(len(graph.ops), 1)
+    return max(LEAST_PLANS, min(PLANS_PER_POINT * points, share))
 
 
 def _asked(
