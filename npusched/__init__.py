@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import check, compare, diff, fold, frontier, plan, prove_plan
+    from npusched.api import check, compare, diff, fold, frontier, plan, prove_plan, tune
     from npusched.batch import sweep
     from npusched.errors import (
         InfeasibleError,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
     from npusched.report.sweep_types import SweepReport
+    from npusched.report.tune_types import TuneReport
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,7 @@ __all__ = [
     "SweepReport",
     "Target",
     "TargetError",
+    "TuneReport",
     "VelaError",
     "__version__",
     "check",
@@ -60,6 +62,7 @@ __all__ = [
     "render_text",
     "sweep",
     "target_names",
+    "tune",
 ]
 
 _HOMES = {
@@ -76,6 +79,7 @@ _HOMES = {
     "SweepReport": "report.sweep_types",
     "Target": "hardware",
     "TargetError": "errors",
+    "TuneReport": "report.tune_types",
     "VelaError": "errors",
     "check": "api",
     "compare": "api",
@@ -90,6 +94,7 @@ _HOMES = {
     "render_text": "report",
     "sweep": "batch",
     "target_names": "hardware",
+    "tune": "api",
 }
 
 

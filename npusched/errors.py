@@ -67,7 +67,7 @@ class InfeasibleError(NpuschedError):
     """No plan keeps a limit.
 
     ``values`` has need_bytes, have_bytes and smallest_feasible_bytes of the budget, or the same
-    with ``_offchip_bytes`` of the limit on off-chip bytes.
+    with ``_offchip_bytes`` of the limit on off-chip bytes; need_s and have_s of a latency.
     """
 
     kind: ClassVar[str] = "infeasible"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from npusched.api.options import PlanOptions
     from npusched.api.planning import plan, plan_report
     from npusched.api.proving import prove_plan, prove_plan_report
+    from npusched.api.tuning import tune, tune_report
+    from npusched.api.tuning_matrix import targets_of, tune_matrix
 
 __all__ = [
     "FoldResult",
@@ -46,6 +48,10 @@ __all__ = [
     "prove_plan_report",
     "prove_report",
     "run_compiled",
+    "targets_of",
+    "tune",
+    "tune_matrix",
+    "tune_report",
 ]
 
 _HOMES = {
@@ -73,6 +79,10 @@ _HOMES = {
     "prove_plan_report": "proving",
     "prove_report": "executing",
     "run_compiled": "executing",
+    "targets_of": "tuning_matrix",
+    "tune": "tuning",
+    "tune_matrix": "tuning_matrix",
+    "tune_report": "tuning",
 }
 
 

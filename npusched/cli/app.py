@@ -38,6 +38,7 @@ from npusched.cli.output import (
 )
 from npusched.cli.parse import TargetArguments, display_name, read_bytes
 from npusched.cli.sweep import sweep
+from npusched.cli.tune import tune
 
 if TYPE_CHECKING:
     from npusched.api import PlanOptions
@@ -324,6 +325,7 @@ def doctor(format_: str, output: Path | None) -> int:
 app.add_command(check)
 app.add_command(diff)
 app.add_command(compare)
+app.add_command(tune)
 app.add_command(run)
 app.add_command(prove)
 app.add_command(inspect)

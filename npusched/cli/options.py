@@ -56,6 +56,17 @@ def optional_target_options(command: Callable[..., R]) -> Callable[..., R]:
     return _with_target(command, config)
 
 
+def one_of_target_options(command: Callable[..., R]) -> Callable[..., R]:
+    """As ``target_options``, for a command that has ``--configs``, too: may be None."""
+    config = click.option(
+        "--config",
+        "-c",
+        metavar="NAME",
+        help="Target, see 'npusched configs' (or a .toml file). This or --configs.",
+    )
+    return _with_target(command, config)
+
+
 def _with_target(
     command: Callable[..., R], config_option: Callable[[Callable[..., R]], Callable[..., R]]
 ) -> Callable[..., R]:

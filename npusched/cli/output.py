@@ -25,6 +25,8 @@ _PLAIN: Final = str.maketrans(
     {
         **dict(zip("▁▂▃▄▅▆▇█", "_.:-=+*#", strict=True)),
         "░": ".",
+        **dict(zip("│─└", "|-+", strict=True)),
+        "†": "+",
         "×": "x",
         "→": ">",
         "·": "-",

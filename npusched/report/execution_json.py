@@ -1,4 +1,4 @@
-"""JSON Schemas of the other forms: checks, differences, executions, proofs, frontiers."""
+"""JSON Schemas of all commands but ``plan`` and ``compare``, which have modules of their own."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from npusched.report.field_docs import FIELD_DOCS
 from npusched.report.frontier_types import FRONTIER_SCHEMA_VERSION, FrontierReport
 from npusched.report.plan_proof_types import PLAN_PROOF_SCHEMA_VERSION, PlanProofReport
 from npusched.report.schema_form import schema_of, text_of
+from npusched.report.tune_docs import TUNE_DOCS
+from npusched.report.tune_matrix_types import TUNE_MATRIX_SCHEMA_VERSION, TuneMatrix
+from npusched.report.tune_types import TUNE_SCHEMA_VERSION, TuneReport
 from npusched.report.types import Published
 
 
@@ -38,10 +41,12 @@ FORMS: Final = {
     "prove": Form("prove", ProveReport, EXECUTION_SCHEMA_VERSION),
     "prove-plan": Form("prove --plan", PlanProofReport, PLAN_PROOF_SCHEMA_VERSION),
     "run": Form("run", RunReport, EXECUTION_SCHEMA_VERSION),
+    "tune": Form("tune", TuneReport, TUNE_SCHEMA_VERSION),
+    "tune-matrix": Form("tune --configs", TuneMatrix, TUNE_MATRIX_SCHEMA_VERSION),
 }
 """By name of the schema's file."""
 
-FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS}
+FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS, **TUNE_DOCS}
 """What the fields of these forms mean, those that a plan has, too, left out."""
 
 

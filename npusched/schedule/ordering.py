@@ -95,20 +95,23 @@ class OrderedPlanner:
         orders = self._orders_text(len(plans) + len(errors), binds=self._binds(budget_bytes))
         return _scoped(best, bound, orders)
 
-    def frontier(self, budget_bytes: int | None = None) -> list[Plan]:
-        """Every best plan within the budget and below, of all orders; see ``Planner.frontier``."""
+    def frontier(self, budget_bytes: int | None = None, *, most: int | None = None) -> list[Plan]:
+        """Every best plan within the budget and below, of all orders; see ``Planner.frontier``.
+
+        ``most`` is per order.
+        """
         found: list[Plan] = []
         errors: list[InfeasibleError] = []
         least = 0
         try:
-            found += self.given.frontier(budget_bytes)
+            found += self.given.frontier(budget_bytes, most=most)
             least = found[-1].sram_peak_bytes
         except InfeasibleError as error:
             errors.append(error)
         others = self._others(least)
         for order in others:
             try:
-                plans = self.planner_of(order).frontier(budget_bytes)
+                plans = self.planner_of(order).frontier(budget_bytes, most=most)
                 found += [replace(plan, order=order) for plan in plans]
             except InfeasibleError as error:
                 errors.append(error)

@@ -229,20 +229,24 @@ class Planner(msgspec.Struct):
             limit = solution.peak_bytes - ALIGNMENT_BYTES
         return None
 
-    def frontier(self, budget_bytes: int | None = None) -> list[Plan]:
+    def frontier(self, budget_bytes: int | None = None, *, most: int | None = None) -> list[Plan]:
         """Every best plan within the budget and below, from the most SRAM to the least.
 
         Each is the best one for its own peak; the next is the best below that peak (PLANNER §1).
-        Raises InfeasibleError if even the first does not exist.
+        ``most``: no more plans than that (at least 2), by leaving out those whose peak is hardly
+        smaller than that of the one before; None = all. Raises InfeasibleError if even the first
+        does not exist.
         """
         plans = [self.plan(budget_bytes)]
+        first_bytes = plans[0].sram_peak_bytes
         while plans[-1].sram_peak_bytes >= ALIGNMENT_BYTES + self.shared_bytes:
-            below = plans[-1].sram_peak_bytes - ALIGNMENT_BYTES
+            peak_bytes = plans[-1].sram_peak_bytes
+            below = peak_bytes - frontier_step_bytes(peak_bytes, first_bytes, most)
             found, best = self._cheapest(below, below - self.shared_bytes, is_frontier=True)
             last = found is None
             if found is None:
                 solution, least = self._smallest()
-                if least.sram_peak_bytes > below or not self.keeps_limits(least):
+                if least.sram_peak_bytes >= peak_bytes or not self.keeps_limits(least):
                     break
                 found = self._with_bound(least, best or solution, solution)
             if found.objective <= plans[-1].objective:
@@ -321,3 +325,14 @@ class Planner(msgspec.Struct):
         if self.offchip is not None:
             scope += f", at most {self.offchip.max_bytes} bytes off the chip"
         return scope
+
+
+def frontier_step_bytes(peak_bytes: int, first_bytes: int, most: int | None) -> int:
+    """How much less SRAM the next plan of a frontier may use.
+
+    With ``most``: 2 / ``most`` of the peak, from half of the first peak down of that half. That
+    makes fewer steps than ``most``.
+    """
+    if most is None:
+        return ALIGNMENT_BYTES
+    return max(2 * max(peak_bytes, first_bytes // 2) // max(most, 1), ALIGNMENT_BYTES)

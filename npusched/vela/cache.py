@@ -1,4 +1,6 @@
-"""Vela results on disk, found by content; private, bounded, safe to share and to lose.
+"""Results on disk, found by content; private, bounded, safe to share and to lose.
+
+Vela's results, and what was made of them: any type that msgspec can decode.
 
 An entry is one file: a header with version and digest, then zlib-compressed msgpack. It is
 written beside its place and renamed into it, so a reader sees all of it or nothing; what fails
@@ -15,12 +17,19 @@ import tempfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
 from npusched.vela.result import VelaResult
 
-DEFAULT_LIMIT_BYTES = 512 << 20
+CURVES_LIMIT_BYTES = 64 << 20
+DEFAULT_LIMIT_BYTES = (512 << 20) - CURVES_LIMIT_BYTES
+"""Of Vela's results; together with the curves 512 MiB."""
+
+CURVES = "curves"
+"""Subfolder of the curves that ``npusched tune`` makes."""
+
 FORMAT = 1
 """Number of the entry format; another one is treated as absent."""
 
@@ -29,7 +38,8 @@ _HEADER = struct.Struct("<14sHQ32s32s")
 _SUFFIX = ".vela"
 _ENTRY_LIMIT_BYTES = 2 << 30
 _PUTS_BETWEEN_SCANS = 64
-_DECODER = msgspec.msgpack.Decoder(VelaResult)
+
+T = TypeVar("T")
 
 
 def cache_key(*parts: str) -> str:
@@ -62,16 +72,26 @@ class CacheInfo(msgspec.Struct, frozen=True):
     limit_bytes: int
 
 
-class VelaCache:
-    """The cache in ``folder``; total size at most about ``limit_bytes``, oldest use goes first."""
+class DiskCache(Generic[T]):
+    """Values of one type in the subfolder ``name`` of ``folder`` (default: ``default_folder``).
 
-    def __init__(self, folder: Path | None = None, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
-        self.folder = (default_folder() if folder is None else folder) / "vela"
+    Total size at most about ``limit_bytes``; what was not used for longest goes first.
+    """
+
+    def __init__(
+        self,
+        type_: type[T],
+        name: str,
+        folder: Path | None = None,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    ) -> None:
+        self.folder = (default_folder() if folder is None else folder) / name
         self.limit_bytes = limit_bytes
+        self._decoder = msgspec.msgpack.Decoder(type_)
         self._room_bytes = 0
         self._puts = 0
 
-    def get(self, key: str) -> VelaResult | None:
+    def get(self, key: str) -> T | None:
         """Return the stored result, or None if there is none that passes its checks."""
         path = self._path(key)
         try:
@@ -80,13 +100,13 @@ class VelaCache:
             data = path.read_bytes()
         except OSError:
             return None
-        result = _decode(key, data)
+        result = _decode(key, data, self._decoder)
         if result is not None:
             with suppress(OSError):
                 os.utime(path)
         return result
 
-    def put(self, key: str, result: VelaResult) -> bool:
+    def put(self, key: str, result: T) -> bool:
         """Store a result; return False if it cannot be stored (full or read-only disk, ...)."""
         data = _encode(key, result)
         if len(data) > self.limit_bytes:
@@ -158,14 +178,36 @@ class VelaCache:
         return total
 
 
+class VelaCache(DiskCache[VelaResult]):
+    """The cache of Vela's results."""
+
+    def __init__(self, folder: Path | None = None, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+        super().__init__(VelaResult, "vela", folder, limit_bytes)
+
+
+class _Curves(DiskCache[msgspec.Raw]):
+    """The cache of curves as far as cleaning goes; ``api.tuning`` says what is in it."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(msgspec.Raw, CURVES, folder, CURVES_LIMIT_BYTES)
+
+
 def clear_cache(folder: Path | None = None) -> int:
-    """Delete all cached Vela results; return how many."""
+    """Delete all cached Vela results and what was made of them; return how many results."""
+    _Curves(folder).clear()
     return VelaCache(folder).clear()
 
 
 def cache_info(folder: Path | None = None) -> CacheInfo:
-    """Return place, number and size of the cached Vela results."""
-    return VelaCache(folder).info()
+    """Return place and number of the cached Vela results, and the size of all that is cached."""
+    info = VelaCache(folder).info()
+    curves = _Curves(folder).info()
+    return CacheInfo(
+        info.folder,
+        info.entries,
+        info.size_bytes + curves.size_bytes,
+        info.limit_bytes + curves.limit_bytes,
+    )
 
 
 def _is_private(folder: Path) -> bool:
@@ -189,7 +231,7 @@ def _write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def _encode(key: str, result: VelaResult) -> bytes:
+def _encode(key: str, result: object) -> bytes:
     payload = msgspec.msgpack.encode(result)
     body = zlib.compress(payload, 1)
     digest = hashlib.sha256(body).digest()
@@ -197,7 +239,7 @@ def _encode(key: str, result: VelaResult) -> bytes:
     return header + body
 
 
-def _decode(key: str, data: bytes) -> VelaResult | None:
+def _decode(key: str, data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T | None:
     """Check and decode an entry; None if anything is wrong with it."""
     if len(data) < _HEADER.size:
         return None
@@ -210,6 +252,6 @@ def _decode(key: str, data: bytes) -> VelaResult | None:
     unpacker = zlib.decompressobj()
     try:
         payload = unpacker.decompress(body, length + 1)
-        return _DECODER.decode(payload) if len(payload) == length else None
+        return decoder.decode(payload) if len(payload) == length else None
     except (zlib.error, msgspec.MsgspecError):
         return None

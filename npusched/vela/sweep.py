@@ -316,7 +316,7 @@ class _Variant:
         self.budget.used += 1
         asked = msgspec.structs.replace(self.options, arena_cache_size_bytes=limit)
         try:
-            self.known[limit] = _point(self.target, asked, limit, self.compile(asked))
+            self.known[limit] = point_of(self.target, asked, self.compile(asked))
         except VelaError as error:
             if error.values.get("reason") == "missing":
                 raise
@@ -346,8 +346,9 @@ class _Variant:
         return [found for found in inside if isinstance(found, SweepFailure)]
 
 
-def _point(target: Target, options: VelaOptions, limit: int, result: VelaResult) -> SweepPoint:
-    """Reduce a result to its figures."""
+def point_of(target: Target, options: VelaOptions, result: VelaResult) -> SweepPoint:
+    """Reduce a result to its figures. ``options`` state the limit that was asked for."""
+    limit = result.arena_limit_bytes
     report = result.report
     limited = report.staging_memory
     names = {memory.vela_name for memory in target.memories} - {limited}

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 import npusched
+from npusched.api import PlanOptions
+from npusched.api.planning import prepare
 from npusched.cli import run
+from npusched.demos import demo
 from npusched.errors import InfeasibleError
+from npusched.hardware import load_target
 from npusched.report.frontier import MAX_ROWS, read_frontier_json, spread
 
 MODEL = "demo:ds_cnn"
@@ -68,3 +72,24 @@ def test_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
 def test_rows_are_spread_with_both_ends() -> None:
     assert spread(3, 5) == [0, 1, 2]
     assert spread(101, 5) == [0, 25, 50, 75, 100]
+
+
+@pytest.mark.parametrize(("target", "sram"), [(TARGET, None), ("ethos-u65-256", "24KiB")])
+def test_a_thinned_frontier_is_a_part_of_the_whole(target: str, sram: str | None) -> None:
+    """No more plans than asked for, down to the floor, each the best for its SRAM."""
+    resolved = load_target(target)
+    options = PlanOptions(sram=sram, use_vela=False)
+    ready = prepare(demo("ds_cnn"), name="m", target=resolved, options=options)
+    planner = options.planner(ready.graph, resolved, ready.sizes.of)
+    budget = options.budget_bytes(resolved)
+    whole = {plan.sram_peak_bytes: plan.objective for plan in planner.frontier(budget)}
+    assert len(whole) > 4
+    for most in (4, 8):
+        thin = planner.frontier(budget, most=most)
+        assert len(thin) <= most
+        peaks = [plan.sram_peak_bytes for plan in thin]
+        assert peaks == sorted(set(peaks), reverse=True)
+        assert peaks[-1] == min(whole)
+        for plan in thin:
+            best = min(value for peak, value in whole.items() if peak <= plan.sram_peak_bytes)
+            assert plan.objective == pytest.approx(best)

@@ -13,6 +13,7 @@ import pytest
 
 import npusched
 from npusched import api
+from npusched.api import PlanOptions
 from npusched.demos import demo
 from npusched.hardware import load_target
 from npusched.report.execution_json import (
@@ -52,6 +53,13 @@ def made(name: str) -> Published:
     if name == "diff":
         plans = (npusched.plan(f"demo:{m}", TARGET, use_vela=False) for m in ("ds_cnn", "block"))
         return npusched.diff(*plans)
+    if name == "tune-matrix":
+        options = PlanOptions(use_vela=False, use_cache=False)
+        targets = api.targets_of(["ethos-u55-64", "cortex-m4"])
+        return api.tune_matrix(small(), name="s", targets=targets, options=options)
+    if name == "tune":
+        pytest.importorskip("ethosu.regor", reason="needs ethos-u-vela")
+        return npusched.tune(small(), "renesas-ra8p1", points=6, use_cache=False)
     pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
     if name == "prove-plan":
         return npusched.prove_plan(small(), TARGET, inputs=2, use_vela=False)

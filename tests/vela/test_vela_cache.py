@@ -105,6 +105,10 @@ def test_bound_holds_over_many_writes(tmp_path: Path) -> None:
     assert caches[0].info().entries > 5
 
 
+def decoded(entry: bytes) -> VelaResult | None:
+    return cache_module._decode(KEY, entry, msgspec.msgpack.Decoder(VelaResult))
+
+
 def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     """Flip each byte of an entry in turn, cut it at each length: never a wrong result."""
     cache = VelaCache(tmp_path)
@@ -113,10 +117,10 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     good = entry.read_bytes()
     for position in range(len(good)):
         bad = good[:position] + bytes([good[position] ^ 0x41]) + good[position + 1 :]
-        assert cache_module._decode(KEY, bad) is None, position
+        assert decoded(bad) is None, position
     for length in range(len(good)):
-        assert cache_module._decode(KEY, good[:length]) is None, length
-    assert cache_module._decode(KEY, good) is not None
+        assert decoded(good[:length]) is None, length
+    assert decoded(good) is not None
     entry.write_bytes(good[:-1] + b"x")
     assert cache.get(KEY) is None
     entry.write_bytes(good + b"\0")
