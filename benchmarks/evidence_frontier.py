@@ -329,7 +329,7 @@ def render(rows: Sequence[Row]) -> str:
         "addresses allocated; SRAM as high-water mark of the budget memory. Ours minimises cycles",
         "+ 0.1 x off-chip bytes and knows nothing of Vela's plans (candidates off). Best of Vela:",
         "the least cycles of any result of the sweep that fits. Negative: ours has less.",
-        "Everything is predicted, none measured. Left out by name, because Vela takes 20 s for each",
+        "Everything is predicted, none measured. Left out, because Vela takes 20 s for each",
         f"compilation: {', '.join(SLOW)}.",
     ]
     for config in CONFIGS:
