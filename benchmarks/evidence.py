@@ -65,6 +65,7 @@ NAMES = (
     "mutations",
     "executed",
     "silicon",
+    "frontier",
     "plans",
     "weights",
     "hazards",
