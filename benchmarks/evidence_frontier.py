@@ -258,7 +258,7 @@ def _cycles(target: Target, plan: Plan) -> float:
 
 
 def _dominance(plans: Sequence[Plan], theirs: Candidates) -> Row:
-    """At every peak of Vela's: how much worse ours is, without candidates; None: no plan of ours."""
+    """At every peak of Vela's: how much worse ours is, without candidates (None: no plan)."""
     worse: list[tuple[int, float | None]] = []
     for each in theirs.found:
         best = min(
