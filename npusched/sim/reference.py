@@ -32,6 +32,9 @@ _FLOAT_SPREAD = 1.0
 LENGTH = struct.Struct("<Q")
 """Every message on the worker's pipes is its length, then a pickle."""
 
+LIMIT_S = 300.0
+"""Longest that LiteRT may take for one request (a GMAC takes it some ten seconds)."""
+
 
 class _Worker:
     """The worker process: started when needed, replaced when it dies. Requests take turns."""
@@ -76,7 +79,7 @@ class _Worker:
         return SimError(
             "LiteRT crashed on the model",
             f"its process ended with code {process.returncode}",
-            "its reference kernels cannot run this model: it cannot be compared",
+            "its reference kernels cannot run this model (or took too long): it cannot be compared",
         )
 
     def _stop(self) -> None:
@@ -105,7 +108,20 @@ def close_worker() -> None:
 
 
 def _exchange(process: subprocess.Popen[bytes], request: object) -> object:
-    """Send one message and wait for the answer. Raises EOFError or OSError if it ends."""
+    """Send one message and wait for the answer. Raises EOFError or OSError if it ends.
+
+    After ``LIMIT_S`` the process is ended: kernels that read beyond their data may loop for ever.
+    """
+    timer = threading.Timer(LIMIT_S, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        return _answer(process, request)
+    finally:
+        timer.cancel()
+
+
+def _answer(process: subprocess.Popen[bytes], request: object) -> object:
     assert process.stdin is not None
     assert process.stdout is not None
     message = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)

@@ -12,7 +12,7 @@ import pytest
 
 from npusched.errors import ModelError, SimError
 from npusched.hardware import load_target
-from npusched.sim import litert
+from npusched.sim import litert, reference
 from npusched.sim.container import read_compiled_file
 from npusched.sim.figures import Purpose, count_figures
 from npusched.sim.mutate import payload, register_writes
@@ -164,8 +164,12 @@ def test_reference_without_litert_says_what_to_install(monkeypatch: pytest.Monke
     assert "npusched[prove]" in caught.value.hint
 
 
-def test_a_crash_of_litert_is_an_error(corpus_dir: Path) -> None:
-    """Its reference kernel of SVDF with 8-bit state corrupts memory; the next model still runs."""
+def test_a_crash_of_litert_is_an_error(corpus_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reference kernel of SVDF with 8-bit state corrupts memory; the next model still runs.
+
+    Then LiteRT crashes, or loops for ever.
+    """
+    monkeypatch.setattr(reference, "LIMIT_S", 20.0)
     pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
     model = read_model(corpus_model(corpus_dir, "tflm_keyword_scrambled_8bit"), "m")
     graph = model.subgraphs[0]
@@ -173,6 +177,17 @@ def test_a_crash_of_litert_is_an_error(corpus_dir: Path) -> None:
         reference_values(model.content, random_inputs(graph, 8, 0), graph.outputs, keeps_all=True)
     content = MODELS["conv"]()
     graph = read_model(content, "m").subgraphs[0]
+    assert reference_values(content, random_inputs(graph, 1, 0), graph.outputs)
+
+
+def test_litert_that_does_not_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
+    content = MODELS["conv"]()
+    graph = read_model(content, "m").subgraphs[0]
+    monkeypatch.setattr(reference, "LIMIT_S", 0.0)
+    with pytest.raises(SimError, match="crashed"):
+        reference_values(content, random_inputs(graph, 200, 0), graph.outputs)
+    monkeypatch.undo()
     assert reference_values(content, random_inputs(graph, 1, 0), graph.outputs)
 
 
