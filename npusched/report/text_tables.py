@@ -73,13 +73,8 @@ def op_seconds(report: PlanReport, op: OpFacts) -> float:
 
 def op_lines(report: PlanReport, width: int, top: int) -> list[Line]:
     """The source ops that take longest, with what binds them."""
-    groups: dict[tuple[int, int], list[OpFacts]] = {}
-    for op in report.ops:
-        groups.setdefault(op.source_ops[0] if op.source_ops else (-1, op.id), []).append(op)
-    work = [_Work(tuple(ops), sum(op_seconds(report, op) for op in ops)) for ops in groups.values()]
-    total = sum(item.seconds for item in work)
-    work.sort(key=lambda item: -item.seconds)
-    if not work or not top:
+    rows = op_rows(report, top)
+    if not rows:
         return []
     columns = [
         Column(title="op", least=16),
@@ -90,7 +85,8 @@ def op_lines(report: PlanReport, width: int, top: int) -> list[Line]:
         Column(title="bound by", rank=2),
         Column(title="name", least=8, rank=5),
     ]
-    lines = table(columns, [_op_row(report, item, total) for item in work[:top]], width=width)
+    lines = table(columns, rows, width=width)
+    work, total = _slowest_first(report)
     if len(work) > top:
         rest = sum(item.seconds for item in work[top:])
         lines.append(
@@ -100,6 +96,22 @@ def op_lines(report: PlanReport, width: int, top: int) -> list[Line]:
             )
         )
     return lines
+
+
+def op_rows(report: PlanReport, top: int) -> list[Sequence[str]]:
+    """Cells of the source ops that take longest: op, result, cycles, share, MACs, bound, name."""
+    work, total = _slowest_first(report)
+    return [_op_row(report, item, total) for item in work[:top]]
+
+
+def _slowest_first(report: PlanReport) -> tuple[list[_Work], float]:
+    """The work for each source op, and the seconds of all."""
+    groups: dict[tuple[int, int], list[OpFacts]] = {}
+    for op in report.ops:
+        groups.setdefault(op.source_ops[0] if op.source_ops else (-1, op.id), []).append(op)
+    work = [_Work(tuple(ops), sum(op_seconds(report, op) for op in ops)) for ops in groups.values()]
+    total = sum(item.seconds for item in work)
+    return sorted(work, key=lambda item: -item.seconds), total
 
 
 def _op_row(report: PlanReport, item: _Work, total: float) -> Sequence[str]:
@@ -191,36 +203,23 @@ def _brief(kind: str) -> str:
 
 def fallback_lines(report: PlanReport, width: int, count: int) -> list[Line]:
     """CPU ops grouped by the limit that they break, the costliest group first, with the fix."""
-    if report.target.accelerator is None:
+    ranked = fallback_groups(report)
+    if not ranked:
         return []
-    groups: dict[tuple[str, str], list[SourceOp]] = {}
-    for op in report.source_ops:
-        if op.placement == "cpu" and op.cpu_reasons:
-            reason = op.cpu_reasons[0]
-            key = (_unnamed(_why(reason, op.kind)), reason.fix)
-            groups.setdefault(key, []).append(op)
-    if not groups:
-        return []
-    seconds = _seconds_by_source(report)
     total = sum(op_seconds(report, op) for op in report.ops)
-
-    def cost(ops: Sequence[SourceOp]) -> float:
-        return sum(seconds.get((op.subgraph, op.index), 0.0) for op in ops)
-
-    ranked = sorted(groups.values(), key=cost, reverse=True)
-    everything = [op for ops in ranked for op in ops]
+    everything = [op for group in ranked for op in group.ops]
     lines = [
         line(
             "  ",
             ("on the CPU", "warn"),
             f": {len(everything)} of {plural(len(report.source_ops), 'op')}, "
-            f"{percent(cost(everything), total)} of the time",
+            f"{percent(sum(group.seconds for group in ranked), total)} of the time",
         )
     ]
-    for ops in ranked[:count]:
-        lines += _fallback(ops, percent(cost(ops), total), width)
+    for group in ranked[:count]:
+        lines += _fallback(group, percent(group.seconds, total), width)
     if len(ranked) > count:
-        left = [op for ops in ranked[count:] for op in ops]
+        left = [op for group in ranked[count:] for op in group.ops]
         lines.append(
             line(
                 f"  … {plural(len(ranked) - count, 'more reason')} for {plural(len(left), 'op')}"
@@ -230,13 +229,52 @@ def fallback_lines(report: PlanReport, width: int, count: int) -> list[Line]:
     return lines
 
 
-def _fallback(ops: Sequence[SourceOp], share: str, width: int) -> list[Line]:
+class FallbackGroup(msgspec.Struct, frozen=True):
+    """Ops on the CPU for the same reason, and their time."""
+
+    ops: tuple[SourceOp, ...]
+    seconds: float
+
+    @property
+    def title(self) -> str:
+        """Which ops: CAST #0, #91."""
+        return _which(self.ops)
+
+    @property
+    def why(self) -> str:
+        """The limit that they break, with the value where there is one op."""
+        reason = self.ops[0].cpu_reasons[0]
+        why = _why(reason, self.ops[0].kind)
+        return plain_text(why if len(self.ops) == 1 else _unnamed(why), 300)
+
+    @property
+    def fix(self) -> str:
+        """What to do; "" if nothing is known."""
+        return plain_text(self.ops[0].cpu_reasons[0].fix, 160)
+
+
+def fallback_groups(report: PlanReport) -> list[FallbackGroup]:
+    """CPU ops by the limit that they break, the costliest first; none where there is no NPU."""
+    if report.target.accelerator is None:
+        return []
+    groups: dict[tuple[str, str], list[SourceOp]] = {}
+    for op in report.source_ops:
+        if op.placement == "cpu" and op.cpu_reasons:
+            reason = op.cpu_reasons[0]
+            key = (_unnamed(_why(reason, op.kind)), reason.fix)
+            groups.setdefault(key, []).append(op)
+    seconds = _seconds_by_source(report)
+    found = [
+        FallbackGroup(tuple(ops), sum(seconds.get((op.subgraph, op.index), 0.0) for op in ops))
+        for ops in groups.values()
+    ]
+    return sorted(found, key=lambda group: -group.seconds)
+
+
+def _fallback(group: FallbackGroup, share: str, width: int) -> list[Line]:
     """Which ops and why (up to two lines), and what to do."""
-    reason = ops[0].cpu_reasons[0]
-    why = _why(reason, ops[0].kind)
-    text = f"{_which(ops)}: {plain_text(why if len(ops) == 1 else _unnamed(why), 300)}"
-    fix = line(("           fix: " + plain_text(reason.fix, 160), "dim"))
-    rows = wrap(text, width - 11)
+    fix = line(("           fix: " + group.fix, "dim"))
+    rows = wrap(f"{group.title}: {group.why}", width - 11)
     if len(rows) > 2:
         rows = [
             rows[0],
