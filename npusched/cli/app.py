@@ -17,6 +17,8 @@ from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.options import (
+    FRONTIER_FORMATS,
+    OVERLAY_METRICS,
     PLAN_FORMATS,
     candidate_options,
     common_options,
@@ -36,14 +38,13 @@ from npusched.cli.output import (
     write_file,
     write_result,
 )
-from npusched.cli.parse import TargetArguments, display_name, read_bytes
+from npusched.cli.parse import DEMO_PREFIX, TargetArguments, display_name, read_bytes
 from npusched.cli.sweep import sweep
 from npusched.cli.tune import tune
 
 if TYPE_CHECKING:
     from npusched.api import PlanOptions
-    from npusched.report import PlanReport
-    from npusched.report.frontier_types import FrontierReport
+    from npusched.report.plan_overlay import OverlayMetric
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -72,6 +73,7 @@ def app() -> None:
         "npusched plan model.tflite -c ethos-u55-128",
         "npusched plan model.tflite -c ethos-u65-256 --sram 32KiB --format json -o plan.json",
         "npusched plan model.tflite -c ethos-u55-128 --frontier",
+        "npusched plan model.tflite -c ethos-u55-128 --format md -o plan.md",
         "npusched plan model.tflite -c ethos-u55-128 --clock 400MHz --derate sram=0.5",
         "npusched plan model.tflite -c ethos-u55-128 --vela-config my.ini --memory-mode M",
     ),
@@ -92,6 +94,13 @@ def app() -> None:
     show_default=True,
     help="Ops to list in the text form.",
 )
+@click.option(
+    "--overlay-metric",
+    type=click.Choice(OVERLAY_METRICS),
+    default="cycles",
+    show_default=True,
+    help="What the overlay for Model Explorer shows on each op.",
+)
 @format_option(PLAN_FORMATS)
 @output_option
 @common_options
@@ -101,6 +110,7 @@ def plan(
     options: PlanOptions,
     frontier: bool,
     top: int,
+    overlay_metric: OverlayMetric,
     format_: str,
     output: Path | None,
 ) -> int:
@@ -109,9 +119,17 @@ def plan(
     --sram limits the arena with graph inputs and outputs (memory mode Shared_Sram), the arena and
     the constants (Sram_Only), or the staging cache (Dedicated_Sram). If no plan fits, the error
     names the smallest budget that does (exit code 1).
+
+    md is for a pull request, csv has Vela's column names; github prints workflow commands and sarif
+    a SARIF 2.1.0 log of what there is to say; trace is for Perfetto, overlay for Model Explorer.
     """
     from npusched import api
+    from npusched.report.plan_forms import View, render
 
+    if frontier and format_ not in FRONTIER_FORMATS:
+        raise click.UsageError(
+            f"--frontier lists plans as {', '.join(FRONTIER_FORMATS)}; {format_} shows one plan"
+        )
     make = api.frontier_report if frontier else api.plan_report
     with compilation_counter() as progress:
         report = make(
@@ -123,27 +141,17 @@ def plan(
         )
     for warning in report.warnings:
         print_warning(warning)
-    is_json = format_ == "json"
-    write_result(_planned(report, output, top, is_json=is_json), output, is_json=is_json)
-    return 0
-
-
-def _planned(
-    report: PlanReport | FrontierReport, output: Path | None, top: int, *, is_json: bool
-) -> str:
-    """The text of a plan or of a frontier."""
-    from npusched import report as forms
-
     to_stdout = output is None or output == STDOUT
-    colour = to_stdout and use_colour(sys.stdout)
-    width = terminal_width(sys.stdout) if to_stdout else 100
-    if isinstance(report, forms.PlanReport):
-        if is_json:
-            return forms.render_json(report)
-        return forms.render_text(report, width=width, colour=colour, top=top)
-    if is_json:
-        return forms.render_frontier_json(report)
-    return forms.render_frontier(report, width=width, colour=colour)
+    view = View(
+        width=terminal_width(sys.stdout) if to_stdout else 100,
+        colour=to_stdout and use_colour(sys.stdout),
+        top=top,
+        path="" if model.startswith(DEMO_PREFIX) else model,
+        metric=overlay_metric,
+    )
+    text = render(report, format_, view)
+    write_result(text, output, is_json=format_ in ("json", "sarif", "trace", "overlay"))
+    return 0
 
 
 @app.command(

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 CANDIDATES = ["none", "asked", "sweep"]
 """As ``report.types.CandidateMode``, which is not imported for ``--help``; a test compares them."""
 
-PLAN_FORMATS = ["text", "json"]
+PLAN_FORMATS = ["text", "json", "md", "csv", "github", "sarif", "trace", "overlay"]
+
+FRONTIER_FORMATS = ["text", "json", "md", "csv"]
+"""Of PLAN_FORMATS, those that a list of plans has."""
+
+OVERLAY_METRICS = ["cycles", "macs", "offchip", "sram", "bound-by", "placement"]
+"""As ``report.plan_overlay.OVERLAY_METRICS``, which ``--help`` does not import; a test compares."""
 
 SWITCHES = ["block-choice", "staged-input", "overlap"]
 """As ``schedule.Switch``, which is not imported for ``--help``; a test compares them."""

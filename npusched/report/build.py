@@ -144,6 +144,7 @@ def model_facts(model: Model, subgraph: int) -> ModelFacts:
         sha256=model.sha256,
         size_bytes=model.size_bytes,
         subgraph=subgraph,
+        subgraph_name=graph.name,
         op_count=len(graph.ops),
         op_counts=dict(sorted(counts.items())),
         tensor_types=_tensor_types(graph),

@@ -45,6 +45,7 @@ FIELD_DOCS: Final[dict[str, dict[str, str]]] = {
         "sha256": "Digest of the file.",
         "size_bytes": "Size of the file.",
         "subgraph": "Index of the subgraph that was planned.",
+        "subgraph_name": "Its name in the file, often empty or main.",
         "op_count": "Ops of that subgraph.",
         "op_counts": "Ops by kind; custom ops by their custom code.",
         "tensor_types": "Graph inputs and results of ops by element type, the most common first.",

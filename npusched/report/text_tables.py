@@ -42,7 +42,12 @@ def level_lines(report: PlanReport, width: int) -> list[Line]:
         Column(title="NPU-clock cycles" if mixed else "cycles", right=True),
         Column(title="energy", right=True),
     ]
-    rows = [
+    return table(columns, level_rows(report), width=width)
+
+
+def level_rows(report: PlanReport) -> list[Sequence[str]]:
+    """Cells of the fusion levels: name, bytes of feature maps, kernel calls, cycles, energy."""
+    return [
         (
             _LEVEL_NAMES[level.level],
             human_bytes(level.traffic_bytes),
@@ -52,7 +57,6 @@ def level_lines(report: PlanReport, width: int) -> list[Line]:
         )
         for level in report.fusion_levels
     ]
-    return table(columns, rows, width=width)
 
 
 class _Work(msgspec.Struct, frozen=True):
@@ -153,9 +157,10 @@ def _source_kind(report: PlanReport, op: OpFacts) -> str:
 
 def chain_lines(report: PlanReport, width: int, count: int) -> list[Line]:
     """The fused chains that save most, against the same ops one by one."""
-    fused = [segment for segment in report.segments if len(segment.ops) > 1]
-    if not fused:
+    chains = chain_rows(report)
+    if not chains:
         return []
+    fused = [segment for segment, _ in chains]
     shown = sorted(fused, key=lambda s: s.cycles - s.unfused_cycles)[:count]
     columns = [
         Column(title="fused chain", least=14),
@@ -165,7 +170,7 @@ def chain_lines(report: PlanReport, width: int, count: int) -> list[Line]:
         Column(title=f"vs op by op in {plain_text(report.target.roles.arena, 16)}", right=True),
         Column(title="and in energy", right=True, rank=1),
     ]
-    rows = [_chain_row(report, segment) for segment in sorted(shown, key=lambda s: s.index)]
+    rows = [row for segment, row in chains if segment in shown]
     lines = table(columns, rows, width=width)
     left = [segment for segment in fused if segment not in shown]
     notes = [plural(len(left), "more chain")] if left else []
@@ -174,6 +179,15 @@ def chain_lines(report: PlanReport, width: int, count: int) -> list[Line]:
     if notes:
         lines.append(line(("  … " if left else "  ") + ", ".join(notes)))
     return lines
+
+
+def chain_rows(report: PlanReport) -> list[tuple[SegmentFacts, Sequence[str]]]:
+    """Fused chains in their order, with cells: ops, stripes, alive, cycles, and two changes."""
+    return [
+        (segment, _chain_row(report, segment))
+        for segment in report.segments
+        if len(segment.ops) > 1
+    ]
 
 
 def _chain_row(report: PlanReport, segment: SegmentFacts) -> Sequence[str]:

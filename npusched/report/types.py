@@ -41,6 +41,7 @@ class ModelFacts(Published, frozen=True, kw_only=True):
     sha256: str
     size_bytes: int
     subgraph: int
+    subgraph_name: str = ""
     op_count: int
     op_counts: dict[str, int]
     tensor_types: dict[str, int]
