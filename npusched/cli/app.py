@@ -15,6 +15,7 @@ import click
 from npusched import __version__
 from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
+from npusched.cli.completing import completion
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.options import (
     FRONTIER_FORMATS,
@@ -24,6 +25,7 @@ from npusched.cli.options import (
     common_options,
     examples,
     format_option,
+    model_argument,
     output_option,
     planning_options,
     target_options,
@@ -78,7 +80,7 @@ def app() -> None:
         "npusched plan model.tflite -c ethos-u55-128 --vela-config my.ini --memory-mode M",
     ),
 )
-@click.argument("model")
+@model_argument
 @target_options
 @planning_options()
 @click.option(
@@ -215,7 +217,7 @@ def demo(name: str | None, output: Path | None) -> int:
         "npusched fold model.tflite -o folded.tflite",
     ),
 )
-@click.argument("model")
+@model_argument
 @output_option
 @common_options
 def fold(model: str, output: Path | None) -> int:
@@ -331,6 +333,7 @@ def doctor(format_: str, output: Path | None) -> int:
 
 
 app.add_command(check)
+app.add_command(completion)
 app.add_command(diff)
 app.add_command(compare)
 app.add_command(tune)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
+from npusched.cli.completers import complete_model, complete_targets
 from npusched.cli.parse import TargetArguments, parse_shapes
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def target_options(command: Callable[..., R]) -> Callable[..., R]:
     config = click.option(
         "--config",
         "-c",
+        shell_complete=complete_targets,
         required=True,
         metavar="NAME",
         help="Target, see 'npusched configs' (or a .toml file).",
@@ -51,11 +53,17 @@ def target_options(command: Callable[..., R]) -> Callable[..., R]:
     return _with_target(command, config)
 
 
+def model_argument(command: Callable[P, R]) -> Callable[P, R]:
+    """Add MODEL: a file, or a built-in model."""
+    return click.argument("model", shell_complete=complete_model)(command)
+
+
 def optional_target_options(command: Callable[..., R]) -> Callable[..., R]:
     """As ``target_options``, for a command that can do without: ``target_arguments`` is None."""
     config = click.option(
         "--config",
         "-c",
+        shell_complete=complete_targets,
         metavar="NAME",
         help="Say whether it fits this target, and predict its time there.",
     )
@@ -67,6 +75,7 @@ def one_of_target_options(command: Callable[..., R]) -> Callable[..., R]:
     config = click.option(
         "--config",
         "-c",
+        shell_complete=complete_targets,
         metavar="NAME",
         help="Target, see 'npusched configs' (or a .toml file). This or --configs.",
     )

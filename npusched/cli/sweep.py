@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from npusched.cli.completers import complete_targets
 from npusched.cli.options import (
     candidate_options,
     common_options,
@@ -55,7 +56,12 @@ CAPACITY: Final = "capacity"
 )
 @click.argument("models", nargs=-1)
 @click.option(
-    "--configs", "-c", metavar="A,B,...", multiple=True, help="Targets, see 'npusched configs'."
+    "--configs",
+    "-c",
+    shell_complete=complete_targets,
+    metavar="A,B,...",
+    multiple=True,
+    help="Targets, see 'npusched configs'.",
 )
 @click.option(
     "--sram",

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from npusched.cli.completers import complete_targets
 from npusched.cli.options import (
     common_options,
     examples,
     format_option,
+    model_argument,
     one_of_target_options,
     output_option,
     planning_options,
@@ -46,10 +48,11 @@ FORMATS = ["text", "json", "csv", "md"]
         "npusched tune model.tflite --configs ethos-u55-128,ethos-u55-256 --memory-modes all",
     ),
 )
-@click.argument("model")
+@model_argument
 @one_of_target_options
 @click.option(
     "--configs",
+    shell_complete=complete_targets,
     metavar="A,B,...",
     help="Put several targets side by side instead of one target's curve.",
 )
