@@ -10,7 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import check, compare, diff, fold, frontier, plan, prove_plan, tune
+    from npusched.api import (
+        check,
+        compare,
+        diff,
+        fold,
+        frontier,
+        inspect,
+        plan,
+        prove,
+        prove_plan,
+        tune,
+    )
     from npusched.batch import sweep
     from npusched.errors import (
         InfeasibleError,
@@ -25,6 +36,7 @@ if TYPE_CHECKING:
     from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
     from npusched.report.diff_types import DiffReport
+    from npusched.report.execution_types import InspectReport, ProveReport
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
     from npusched.report.sweep_types import SweepReport
@@ -38,10 +50,12 @@ __all__ = [
     "DiffReport",
     "FrontierReport",
     "InfeasibleError",
+    "InspectReport",
     "ModelError",
     "NpuschedError",
     "PlanProofReport",
     "PlanReport",
+    "ProveReport",
     "SimError",
     "SweepReport",
     "Target",
@@ -54,9 +68,11 @@ __all__ = [
     "diff",
     "fold",
     "frontier",
+    "inspect",
     "load_target",
     "plan",
     "plan_schema",
+    "prove",
     "prove_plan",
     "render_json",
     "render_text",
@@ -71,10 +87,12 @@ _HOMES = {
     "DiffReport": "report.diff_types",
     "FrontierReport": "report.frontier_types",
     "InfeasibleError": "errors",
+    "InspectReport": "report.execution_types",
     "ModelError": "errors",
     "NpuschedError": "errors",
     "PlanProofReport": "report.plan_proof_types",
     "PlanReport": "report",
+    "ProveReport": "report.execution_types",
     "SimError": "errors",
     "SweepReport": "report.sweep_types",
     "Target": "hardware",
@@ -86,9 +104,11 @@ _HOMES = {
     "diff": "api",
     "fold": "api",
     "frontier": "api",
+    "inspect": "api",
     "load_target": "hardware",
     "plan": "api",
     "plan_schema": "report",
+    "prove": "api",
     "prove_plan": "api",
     "render_json": "report",
     "render_text": "report",

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from npusched.api.checking import baseline_of, check, check_report, limits_of
     from npusched.api.comparing import compare, compare_report
     from npusched.api.diffing import diff, diff_report
-    from npusched.api.executing import npz_bytes, prove_report, run_compiled
+    from npusched.api.executing import npz_bytes, prove, prove_report, run_compiled
     from npusched.api.folding import FoldResult, fold
-    from npusched.api.inspecting import inspect_report, inspect_trace
+    from npusched.api.inspecting import inspect, inspect_report, inspect_trace
     from npusched.api.options import PlanOptions
     from npusched.api.planning import plan, plan_report
     from npusched.api.proving import prove_plan, prove_plan_report
@@ -38,12 +38,14 @@ __all__ = [
     "fold",
     "frontier",
     "frontier_report",
+    "inspect",
     "inspect_report",
     "inspect_trace",
     "limits_of",
     "npz_bytes",
     "plan",
     "plan_report",
+    "prove",
     "prove_plan",
     "prove_plan_report",
     "prove_report",
@@ -69,12 +71,14 @@ _HOMES = {
     "fold": "folding",
     "frontier": "budgets",
     "frontier_report": "budgets",
+    "inspect": "inspecting",
     "inspect_report": "inspecting",
     "inspect_trace": "inspecting",
     "limits_of": "checking",
     "npz_bytes": "executing",
     "plan": "planning",
     "plan_report": "planning",
+    "prove": "executing",
     "prove_plan": "proving",
     "prove_plan_report": "proving",
     "prove_report": "executing",

@@ -37,11 +37,8 @@ on stdout: `{"error": {"kind", "what", "why", "hint", …}}`.
 The text form is coloured on terminals only (`NO_COLOR` and `FORCE_COLOR` are heard, `TERM=dumb` is
 plain) and as wide as the terminal or `COLUMNS`; in a pipe or a file it is 100 wide.
 
-Completion in the shell (bash; `zsh_source` and `fish_source` for the others):
-
-```
-eval "$(_NPUSCHED_COMPLETE=bash_source npusched)"
-```
+`npusched completion bash` (or `zsh`, `fish`) prints what makes the shell complete commands,
+options, targets and built-in models.
 """
 
 FORM_ROWS = "\n".join(
