@@ -32,9 +32,9 @@ from npusched.cli.options import (
 )
 from npusched.cli.output import (
     STDOUT,
-    compilation_counter,
     print_note,
     print_warning,
+    show_compilations,
     terminal_width,
     use_colour,
     write_file,
@@ -133,14 +133,13 @@ def plan(
             f"--frontier lists plans as {', '.join(FRONTIER_FORMATS)}; {format_} shows one plan"
         )
     make = api.frontier_report if frontier else api.plan_report
-    with compilation_counter() as progress:
-        report = make(
-            read_bytes(model),
-            name=display_name(model),
-            target=target_arguments.load(),
-            options=options,
-            progress=progress,
-        )
+    report = make(
+        read_bytes(model),
+        name=display_name(model),
+        target=target_arguments.load(),
+        options=options,
+        progress=show_compilations,
+    )
     for warning in report.warnings:
         print_warning(warning)
     to_stdout = output is None or output == STDOUT

@@ -26,6 +26,7 @@ from npusched.cli.output import (
     use_colour,
     write_result,
 )
+from npusched.cli.status import STATUS
 
 if TYPE_CHECKING:
     from npusched.api import PlanOptions
@@ -165,6 +166,7 @@ def _print(report: SweepReport, format_: str) -> int:
 def _progress_on_stderr(store: Path) -> Iterator[Callable[[SweepProgress], None]]:
     """A callback that keeps one line of a terminal current, or writes a line now and then."""
     is_terminal = sys.stderr.isatty()
+    STATUS.stop()  # this line says more
     shown = time.monotonic()
     last = ""
     counted: SweepProgress | None = None
