@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import check, compare, diff, fold, frontier, plan, prove_plan, tune
+    from npusched.api import check, compare, diff, explain, fold, frontier, plan, prove_plan, tune
     from npusched.batch import sweep
     from npusched.errors import (
         InfeasibleError,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
     from npusched.report.diff_types import DiffReport
+    from npusched.report.explain_types import ExplainReport
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
     from npusched.report.sweep_types import SweepReport
@@ -36,6 +37,7 @@ __all__ = [
     "CheckReport",
     "CompareReport",
     "DiffReport",
+    "ExplainReport",
     "FrontierReport",
     "InfeasibleError",
     "ModelError",
@@ -52,6 +54,7 @@ __all__ = [
     "check",
     "compare",
     "diff",
+    "explain",
     "fold",
     "frontier",
     "load_target",
@@ -69,6 +72,7 @@ _HOMES = {
     "CheckReport": "report.check_types",
     "CompareReport": "report.compare_types",
     "DiffReport": "report.diff_types",
+    "ExplainReport": "report.explain_types",
     "FrontierReport": "report.frontier_types",
     "InfeasibleError": "errors",
     "ModelError": "errors",
@@ -84,6 +88,7 @@ _HOMES = {
     "check": "api",
     "compare": "api",
     "diff": "api",
+    "explain": "api",
     "fold": "api",
     "frontier": "api",
     "load_target": "hardware",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from npusched.api.comparing import compare, compare_report
     from npusched.api.diffing import diff, diff_report
     from npusched.api.executing import npz_bytes, prove_report, run_compiled
+    from npusched.api.explaining import explain, explain_report, subject_of
     from npusched.api.folding import FoldResult, fold
     from npusched.api.inspecting import inspect_report, inspect_trace
     from npusched.api.options import PlanOptions
@@ -35,6 +36,8 @@ __all__ = [
     "compare_report",
     "diff",
     "diff_report",
+    "explain",
+    "explain_report",
     "fold",
     "frontier",
     "frontier_report",
@@ -48,6 +51,7 @@ __all__ = [
     "prove_plan_report",
     "prove_report",
     "run_compiled",
+    "subject_of",
     "targets_of",
     "tune",
     "tune_matrix",
@@ -66,6 +70,8 @@ _HOMES = {
     "compare_report": "comparing",
     "diff": "diffing",
     "diff_report": "diffing",
+    "explain": "explaining",
+    "explain_report": "explaining",
     "fold": "folding",
     "frontier": "budgets",
     "frontier_report": "budgets",
@@ -79,6 +85,7 @@ _HOMES = {
     "prove_plan_report": "proving",
     "prove_report": "executing",
     "run_compiled": "executing",
+    "subject_of": "explaining",
     "targets_of": "tuning_matrix",
     "tune": "tuning",
     "tune_matrix": "tuning_matrix",

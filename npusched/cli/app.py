@@ -16,6 +16,7 @@ from npusched import __version__
 from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
 from npusched.cli.executing import inspect, prove, run
+from npusched.cli.explain import explain
 from npusched.cli.options import (
     PLAN_FORMATS,
     candidate_options,
@@ -325,6 +326,7 @@ def doctor(format_: str, output: Path | None) -> int:
 app.add_command(check)
 app.add_command(diff)
 app.add_command(compare)
+app.add_command(explain)
 app.add_command(tune)
 app.add_command(run)
 app.add_command(prove)

@@ -71,9 +71,11 @@ class Costing(msgspec.Struct, frozen=True):
         found = []
         slack = 0.0
         for step in self.solution.steps:
-            for v in range(step.start, step.end + 1):
-                if v in ops:
-                    found.append(run_of(segments, step, v, homes, slack))
+            found += [
+                run_of(segments, step, v, homes, slack)
+                for v in range(step.start, step.end + 1)
+                if v in ops
+            ]
             slack = step.option.cycles
         return found
 
@@ -100,9 +102,7 @@ class Costing(msgspec.Struct, frozen=True):
                 )
         return found
 
-    def _npu(
-        self, own: list[OpRun], ops: Collection[int], larger: Accelerator | None
-    ) -> Resource:
+    def _npu(self, own: list[OpRun], ops: Collection[int], larger: Accelerator | None) -> Resource:
         target = self.planner.segments.target
         doubled = None
         if larger is not None:
