@@ -72,16 +72,13 @@ def explain(
     format_: str,
     output: Path | None,
 ) -> int:
-    r"""Explain how MODEL runs, in words with figures; each is planned, costed or compiled.
+    """Explain how MODEL runs, in words with figures; each is planned, costed or compiled.
 
-    \b
-    peak       what makes the SRAM peak, and what would lower it
-    op N       what binds op N of the file, and what more of each resource frees
-    layer NAME the same, by the name of its result
-    fallbacks  ops on the CPU: the limit that each breaks, the fix, the cost
-    mode       every memory mode of the target, planned
-    fusion     chains, and why each ends where it does
-    vela       what an arena limit does with Vela, and why it cascades as it does
+    SUBJECT is one of these. peak: what makes the SRAM peak, and what would lower it. op N: what
+    binds op N of the file, and what more of each resource would free. layer NAME: the same, by the
+    name of a result, or a part of it. fallbacks: ops on the CPU, the limit that each breaks, the
+    fix, the cost. mode: every memory mode of the target. fusion: chains, and why each ends where it
+    does. vela: what an arena limit does with Vela, and why it cascades as it does.
     """
     from npusched import api
     from npusched.hardware import parse_size

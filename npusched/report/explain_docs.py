@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from npusched.report.compare_docs import COMPARE_DOCS
+
 EXPLAIN_DOCS: Final[dict[str, dict[str, str]]] = {
     "ExplainReport": {
         "schema_version": "Version of this form; a new major number changes or removes a field.",
@@ -273,4 +275,5 @@ EXPLAIN_DOCS: Final[dict[str, dict[str, str]]] = {
         "vela_sram_bytes": "Most SRAM alive in those segments.",
         "why": "Why Vela divides them so.",
     },
+    "Note": COMPARE_DOCS["Note"],
 }
