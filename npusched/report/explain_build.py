@@ -20,8 +20,8 @@ from npusched.report.explain_types import (
     PeakFacts,
     PlanFigures,
     Subject,
-    VelaExplanation,
 )
+from npusched.report.explain_vela_types import VelaExplanation
 
 
 def build_explanation(

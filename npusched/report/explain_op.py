@@ -107,13 +107,18 @@ def _resources(
 ) -> tuple[ResourceFacts, ...]:
     costing = Costing.of(about.own, about.plan, about.limit_bytes)
     found = costing.resources(set(ops), larger)
-    most = max((each.busy_cycles for each in found), default=0)
+    bound = _bound_cycles(about, ops)
+    most = max(found, key=lambda each: bound[each.name], default=None)
+    freed = {each.name: cycles - each.doubled_cycles for each in found if each.doubled_cycles}
+    helps = max(freed, key=lambda name: freed[name], default="")
     return tuple(
         ResourceFacts(
             name=each.name,
             holds=_holds(about, each),
             busy_cycles=each.busy_cycles,
-            binds=each.busy_cycles == most,
+            bound_cycles=bound[each.name],
+            binds=each is most,
+            helps_most=each.name == helps and freed[helps] > 0,
             doubled_as=each.doubled_as,
             doubled_cycles=each.doubled_cycles,
             doubled_frees_cycles=_freed(cycles, each.doubled_cycles),
@@ -122,6 +127,17 @@ def _resources(
         )
         for each in sorted(found, key=lambda each: -each.busy_cycles)
     )
+
+
+def _bound_cycles(about: Explained, ops: Collection[int]) -> Counter[str]:
+    """Cycles of the kernels that each resource binds."""
+    memories = {memory.name for memory in about.target.memories}
+    names = {"weights": about.target.roles.const, **{name: name for name in memories}}
+    cycles: Counter[str] = Counter()
+    for v in ops:
+        run = about.runs[v]
+        cycles[names.get(run.bound_by, NPU)] += run.amounts.npu_cycles
+    return cycles
 
 
 def _freed(cycles: int, other: int | None) -> int | None:

@@ -27,7 +27,6 @@ from npusched.report.units import (
     percent,
     percent_change,
     plural,
-    signed,
 )
 
 _TEXT: Final = 240
@@ -48,7 +47,7 @@ def sentences_of(report: ExplainReport) -> list[str]:
     if report.peak is not None:
         return _peak(report, report.peak)
     if report.op is not None:
-        return _op(report, report.op)
+        return _op(report.op)
     if report.fallbacks is not None:
         return _fallbacks(report, report.fallbacks)
     if report.fusion is not None:
@@ -65,7 +64,8 @@ def _peak(report: ExplainReport, peak: PeakFacts) -> list[str]:
     how = f"in {peak.stripes} stripes" if peak.stripes > 1 else "whole"
     found = [
         f"{human_bytes(peak.sram_peak_bytes)} ({group_digits(peak.sram_peak_bytes)} bytes) of "
-        f"{log_text(report.budget_memory, 20)} are taken while {where} runs {how}: "
+        f"{log_text(report.budget_memory, 20)} are taken while {where} "
+        f"{'runs' if len(peak.source_ops) < 2 else 'run'} {how}: "
         f"{plural(len(peak.parts), 'buffer')}."
     ]
     found += [
@@ -78,8 +78,9 @@ def _peak(report: ExplainReport, peak: PeakFacts) -> list[str]:
         fewer = f", {below} would save them" if below else ""
         found.append(
             f"{group_digits(peak.padding_bytes)} bytes of that are padding: "
-            f"{peak.padded_channels} channels are stored as {peak.stored_channels}, in bricks of "
-            f"16; {peak.stored_channels} would take no more{fewer}."
+            f"{plural(peak.padded_channels, 'channel')} "
+            f"{'is' if peak.padded_channels == 1 else 'are'} stored as {peak.stored_channels}, in "
+            f"bricks of 16; {peak.stored_channels} would take no more{fewer}."
         )
     wide = [part for part in peak.parts if part.role == "temporary" and part.widened > 1]
     if wide and wide[0].source_op is not None:
@@ -114,7 +115,7 @@ def _lever(report: ExplainReport, lever: PeakLever) -> str:
     return f"{size} are enough to stay within {share}: {change} cycles, planned."
 
 
-def _op(report: ExplainReport, op: OpExplanation) -> list[str]:
+def _op(op: OpExplanation) -> list[str]:
     label = op_label((op.subgraph, op.index), op.kind)
     if op.placement in ("view", "folded") and not op.cycles:
         what = (
@@ -150,36 +151,44 @@ def _op(report: ExplainReport, op: OpExplanation) -> list[str]:
             f"{group_digits(op.ideal_cycles)} cycles: {percent(op.mac_utilisation, 1)} of what it "
             "takes."
         )
-    found += _resources(op.resources)
-    found += _weights(report, op)
+    found += _resources(op)
+    found += _weights(op)
     if op.not_costed_again:
         found.append(f"More of a resource is not looked at: {op.not_costed_again}.")
     return found
 
 
-def _resources(resources: Sequence[ResourceFacts]) -> list[str]:
+def _resources(op: OpExplanation) -> list[str]:
+    """What binds it, and what more of that, or of what helps most, would free."""
     found = []
-    for each in resources:
-        if not each.binds:
+    for each in op.resources:
+        if not each.binds and not each.helps_most:
             continue
-        parts = []
-        if each.doubled_frees_cycles is not None:
-            parts.append(f"{each.doubled_as} would free {_freed(each.doubled_frees_cycles)}")
-        if each.unlimited_frees_cycles is not None:
-            parts.append(f"if it took no time, {_freed(each.unlimited_frees_cycles)} were free")
         name = each.holds if each.name == "npu" else f"{each.name} ({each.holds})"
-        found.append(
-            f"{log_text(name, 60)} sets the pace, busy for {group_digits(each.busy_cycles)} "
-            f"cycles: {'; '.join(parts)}."
-        )
+        said = f"More of {log_text(name, 60)} helps most"
+        if each.binds:
+            part = percent(each.bound_cycles, op.cycles)
+            said = f"{log_text(name, 60)} sets the pace for {part} of that"
+        found.append(f"{said}: {'; '.join(_gains(each))}.")
     return found
+
+
+def _gains(each: ResourceFacts) -> list[str]:
+    parts = []
+    if each.doubled_frees_cycles is not None:
+        parts.append(f"{each.doubled_as} would free {_freed(each.doubled_frees_cycles)}")
+    elif each.name == "npu":
+        parts.append("there is no larger accelerator of this family")
+    if each.unlimited_frees_cycles is not None:
+        parts.append(f"if it took no time, {_freed(each.unlimited_frees_cycles)} were free")
+    return parts
 
 
 def _freed(cycles: int) -> str:
     return f"{group_digits(cycles)} cycles" if cycles >= 0 else f"none (costs {-cycles} more)"
 
 
-def _weights(report: ExplainReport, op: OpExplanation) -> list[str]:
+def _weights(op: OpExplanation) -> list[str]:
     use = op.weights
     if use is None or not use.stored_bytes:
         return []
@@ -193,9 +202,8 @@ def _weights(report: ExplainReport, op: OpExplanation) -> list[str]:
     bound = any(each.binds and each.name == use.memory for each in op.resources)
     if bound:
         text += (
-            f" They set the pace: constants in SRAM (Sram_Only) or fewer reads would help "
-            f"(explain mode), at {report.target.memory(use.memory).bandwidth_bytes_per_cycle:g} "
-            "byte per cycle nothing else does."
+            " They set the pace: constants in SRAM (Sram_Only) or fewer reads would help "
+            "(explain mode)."
         )
     return [text]
 
@@ -284,7 +292,7 @@ def _fusion(facts: FusionFacts) -> list[str]:
         f"{plural(chained, 'kernel')}, every other kernel runs whole."
     ]
     for chain in facts.chains[:8]:
-        change = signed(percent_change(chain.cycles, chain.unfused_cycles))
+        change = percent_change(chain.cycles, chain.unfused_cycles)
         found.append(
             f"{ops_label(chain.source_ops, ())} run in {plural(chain.stripes, 'stripe')} of "
             f"{plural(chain.stripe_rows, 'row')}: {human_bytes(chain.rolling_bytes)} of rolling "

@@ -105,7 +105,7 @@ def _peak_table(report: ExplainReport, width: int) -> list[Line]:
     ]
     rows = [
         [
-            short_name(part.tensor, 30),
+            log_text(short_name(part.tensor, 60), 30),
             part.role,
             "x".join(map(str, part.shape)),
             part.dtype,
@@ -183,7 +183,7 @@ def _fusion_table(facts: FusionFacts, width: int) -> list[Line]:
 
 
 def _place(ref: tuple[int, int] | None, kind: str) -> str:
-    return log_text(kind, 14) if ref is None else f"#{ref[1]} {log_text(kind, 14)}"
+    return log_text(kind, 16) if ref is None else f"#{ref[1]} {log_text(kind, 16)}"
 
 
 def _mode_table(report: ExplainReport, width: int) -> list[Line]:

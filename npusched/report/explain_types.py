@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from npusched.hardware.target import Target
+from npusched.report.explain_vela_types import VelaExplanation
 from npusched.report.types import Interval, ModelFacts, Published, Reason
-from npusched.vela.notes import Note
 
 EXPLAIN_SCHEMA_VERSION = "1.0"
 
@@ -117,14 +117,16 @@ class PeakFacts(Published, frozen=True, kw_only=True):
 class ResourceFacts(Published, frozen=True, kw_only=True):
     """A resource that an op uses, and the op's cycles with more of it, costed again.
 
-    ``doubled_as``: what twice as much is (the next accelerator, a bandwidth). Null: there is none.
-    ``name``: npu or a memory.
+    ``bound_cycles``: of its kernels of which this resource is the busiest. ``doubled_as``: what
+    twice as much is (the next accelerator, a bandwidth). Null: there is none.
     """
 
     name: str
     holds: str
     busy_cycles: int
+    bound_cycles: int
     binds: bool
+    helps_most: bool
     doubled_as: str
     doubled_cycles: int | None
     doubled_frees_cycles: int | None
@@ -329,72 +331,6 @@ class FusionFacts(Published, frozen=True, kw_only=True):
     ends: tuple[ChainEnd, ...]
     segments: int
     batch_norms: tuple[NormFacts, ...]
-
-
-class VelaRun(Published, frozen=True, kw_only=True):
-    """What Vela made of a request. ``asked_bytes`` null: no limit.
-
-    ``operations``: NPU ops as Vela counts them, kernels and what is fused into them.
-    ``memory_cycles``: busy cycles by memory, as reported.
-    ``striped_cycles``: our cost of its schedule (null: no plan over our ops). ``worse_than``: index
-    of another run that needs no more SRAM and reports no more cycles, and less of one. Ours: our
-    plan for the same limit, null if none fits it.
-    """
-
-    index: int
-    options: str
-    asked_bytes: int | None
-    used_bytes: int
-    is_over: bool
-    reported_cycles: int
-    npu_cycles: int
-    memory_cycles: dict[str, int]
-    striped_cycles: int | None
-    cascades: int
-    cascaded_ops: int
-    kernels: int
-    operations: int
-    cpu_ops: int
-    macs: int
-    flash_bytes: int
-    constant_bytes: int
-    worse_than: int | None
-    ours_sram_bytes: int | None
-    ours_cycles: int | None
-
-
-class VelaChain(Published, frozen=True, kw_only=True):
-    """A chain of ours, and what Vela does with its ops: how it divides them, at what cost.
-
-    ``vela_groups``: kernels of each of its segments (1: alone). Cycles on one basis (striped).
-    """
-
-    segment: int
-    source_ops: tuple[tuple[int, int], ...]
-    ops: int
-    cycles: int
-    sram_bytes: int
-    vela_groups: tuple[int, ...]
-    vela_cycles: int
-    vela_sram_bytes: int
-    why: str
-
-
-class VelaExplanation(Published, frozen=True, kw_only=True):
-    """What a limit does with Vela for this model. ``asked``: index of the run as asked for.
-
-    ``unmatched``: why its schedule is no plan over our ops; empty if it is one.
-    ``smallest_feasible_bytes``: the least SRAM of any plan of ours.
-    """
-
-    version: str
-    asked: int
-    runs: tuple[VelaRun, ...]
-    smallest_feasible_bytes: int
-    chains: tuple[VelaChain, ...]
-    unmatched: str
-    notes: tuple[Note, ...]
-    messages: tuple[str, ...]
 
 
 class ExplainReport(Published, frozen=True, kw_only=True):

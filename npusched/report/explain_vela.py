@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from npusched.errors import InfeasibleError
 from npusched.report.explain_inputs import Explained
-from npusched.report.explain_types import VelaChain, VelaExplanation, VelaRun
+from npusched.report.explain_vela_types import VelaChain, VelaExplanation, VelaRun
 from npusched.schedule import OrderedPlanner, Plan, with_given_ids
 from npusched.schedule.kernels import KernelCost
 from npusched.vela.candidates import describe_options
@@ -22,56 +21,90 @@ from npusched.vela.schedule import Unmatched, VelaSchedule, from_vela, read_sche
 from npusched.vela.totals import of_report, vela_sram_peak
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tried:
-    """A result of Vela's, read. ``asked_bytes`` None: no limit."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A schedule of Vela's, read; results that are alike share one."""
 
-    options: VelaOptions
-    result: VelaResult
     schedule: VelaSchedule
     plan: Plan | Unmatched
     recosted: dict[int, KernelCost]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A result of Vela's. ``asked_bytes`` None: no limit."""
+
+    options: VelaOptions
+    result: VelaResult
     asked_bytes: int | None
+    read: _Read
+
+
+class _OurPlans:
+    """Our best plan for a limit, made once per limit; None below the least that any plan needs."""
+
+    def __init__(self, planner: OrderedPlanner, least_bytes: int) -> None:
+        self._planner, self._least_bytes = planner, least_bytes
+        self._known: dict[int | None, Plan] = {}
+
+    def within(self, limit_bytes: int | None) -> Plan | None:
+        """The best plan within a limit."""
+        if limit_bytes is not None and limit_bytes < self._least_bytes:
+            return None
+        if limit_bytes not in self._known:
+            self._known[limit_bytes] = self._planner.plan(limit_bytes)
+        return self._known[limit_bytes]
 
 
 def build_vela(
     about: Explained, results: Sequence[tuple[VelaOptions, VelaResult]]
 ) -> VelaExplanation:
     """Explain Vela's results. The first one is as asked for; options as they were given to it."""
-    tried = [_read(about, options, result) for options, result in results]
-    runs = [_run(about, k, each) for k, each in enumerate(tried)]
+    known: dict[bytes, _Read] = {}
+    tried = [
+        _Tried(options, result, _asked_bytes(result), _read(about, result, known))
+        for options, result in results
+    ]
+    least_bytes = about.planner.smallest_budget_bytes()
+    plans = _OurPlans(about.planner, least_bytes)
+    runs = [_run(about, k, each, plans) for k, each in enumerate(tried)]
     asked = tried[0]
     return VelaExplanation(
         version=asked.result.vela_version,
         asked=0,
         runs=tuple(replace(run, worse_than=_worse_than(run, runs)) for run in runs),
-        smallest_feasible_bytes=about.planner.smallest_budget_bytes(),
+        smallest_feasible_bytes=least_bytes,
         chains=_chains(about, asked, runs[0]),
-        unmatched="" if isinstance(asked.plan, Plan) else _unmatched(asked.plan),
+        unmatched="" if isinstance(asked.read.plan, Plan) else _unmatched(asked.read.plan),
         notes=tuple(_notes(about, asked)),
         messages=asked.result.messages,
     )
 
 
-def _read(about: Explained, options: VelaOptions, result: VelaResult) -> _Tried:
-    schedule = read_schedule(result, about.model, about.given, about.target)
+def _asked_bytes(result: VelaResult) -> int | None:
     limit = result.arena_limit_bytes
-    space = address_space_bytes(result.config.architecture)
-    return _Tried(
-        options=options,
-        result=result,
-        schedule=schedule,
-        plan=from_vela(schedule, about.own.segments.kernels.objective),
-        recosted=recost_rows(about.target, schedule.in_order, schedule.slices),
-        asked_bytes=limit if limit < space else None,
-    )
+    return limit if limit < address_space_bytes(result.config.architecture) else None
 
 
-def _run(about: Explained, index: int, tried: _Tried) -> VelaRun:
+def _read(about: Explained, result: VelaResult, known: dict[bytes, _Read]) -> _Read:
+    """Read a result, or return what was read of an equal one."""
+    found = known.get(result.compiled)
+    if found is None:
+        schedule = read_schedule(result, about.model, about.given, about.target)
+        found = known[result.compiled] = _Read(
+            schedule,
+            from_vela(schedule, about.own.segments.kernels.objective),
+            recost_rows(about.target, schedule.in_order, schedule.slices),
+        )
+    return found
+
+
+def _run(about: Explained, index: int, tried: _Tried, plans: _OurPlans) -> VelaRun:
     report = tried.result.report
     sums = of_report(about.target, report, vela_sram_peak(about.target, report))
     used = sums.sram_peak_bytes or 0
-    ours = _ours(about.planner, tried.asked_bytes)
+    ours = plans.within(tried.asked_bytes)
+    theirs = tried.read.plan
     names = memory_names(about.target)
     asked = tried.asked_bytes
     return VelaRun(
@@ -87,11 +120,11 @@ def _run(about: Explained, index: int, tried: _Tried) -> VelaRun:
             for name, use in report.memories.items()
             if name in names and use.access_cycles
         },
-        striped_cycles=tried.plan.amounts.npu_cycles if isinstance(tried.plan, Plan) else None,
+        striped_cycles=theirs.amounts.npu_cycles if isinstance(theirs, Plan) else None,
         cascades=report.cascades,
         cascaded_ops=report.cascaded_ops,
         kernels=report.npu_ops,
-        operations=sum(1 + len(op.followers) for op in tried.schedule.ops if not op.is_cpu),
+        operations=sum(1 + len(op.followers) for op in tried.read.schedule.ops if not op.is_cpu),
         cpu_ops=report.cpu_ops,
         macs=report.mac_count,
         flash_bytes=sums.flash_bytes or 0,
@@ -100,13 +133,6 @@ def _run(about: Explained, index: int, tried: _Tried) -> VelaRun:
         ours_sram_bytes=None if ours is None else ours.sram_peak_bytes,
         ours_cycles=None if ours is None else ours.amounts.npu_cycles,
     )
-
-
-def _ours(planner: OrderedPlanner, limit_bytes: int | None) -> Plan | None:
-    try:
-        return planner.plan(limit_bytes)
-    except InfeasibleError:
-        return None
 
 
 def _worse_than(run: VelaRun, runs: Sequence[VelaRun]) -> int | None:
@@ -127,20 +153,20 @@ def _unmatched(found: Unmatched) -> str:
 
 
 def _notes(about: Explained, tried: _Tried) -> list[Note]:
-    schedule, report = tried.schedule, tried.result.report
+    schedule, report = tried.read.schedule, tried.result.report
     compatible = compatible_costs(about.target, schedule.in_order, schedule.slices)
     rows = sum(op.op_cycles for op in schedule.ops) if schedule.ops else None
     cpu = about.plan.amounts.cpu_cycles
     peak = vela_sram_peak(about.target, report)
     return [
-        *schedule_notes(schedule, compatible, tried.recosted, cpu),
+        *schedule_notes(schedule, compatible, tried.read.recosted, cpu),
         *result_notes(about.target, report, tried.result.options, rows, peak),
     ]
 
 
 def _chains(about: Explained, asked: _Tried, run: VelaRun) -> tuple[VelaChain, ...]:
     """Our segments of several ops beside the segments that Vela makes of them."""
-    theirs = asked.plan
+    theirs = asked.read.plan
     if not isinstance(theirs, Plan) or about.shown == "vela":
         return ()
     ours = with_given_ids(about.plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npusched.report.explain_types import VelaExplanation, VelaRun
+from npusched.report.explain_vela_types import VelaExplanation, VelaRun
 from npusched.report.explain_words import ops_label
 from npusched.report.units import (
     group_digits,
