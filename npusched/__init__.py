@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         check,
         compare,
         diff,
+        explain,
         fold,
         frontier,
         inspect,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from npusched.report.compare_types import CompareReport
     from npusched.report.diff_types import DiffReport
     from npusched.report.execution_types import InspectReport, ProveReport
+    from npusched.report.explain_types import ExplainReport
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
     from npusched.report.sweep_types import SweepReport
@@ -48,6 +50,7 @@ __all__ = [
     "CheckReport",
     "CompareReport",
     "DiffReport",
+    "ExplainReport",
     "FrontierReport",
     "InfeasibleError",
     "InspectReport",
@@ -66,6 +69,7 @@ __all__ = [
     "check",
     "compare",
     "diff",
+    "explain",
     "fold",
     "frontier",
     "inspect",
@@ -85,6 +89,7 @@ _HOMES = {
     "CheckReport": "report.check_types",
     "CompareReport": "report.compare_types",
     "DiffReport": "report.diff_types",
+    "ExplainReport": "report.explain_types",
     "FrontierReport": "report.frontier_types",
     "InfeasibleError": "errors",
     "InspectReport": "report.execution_types",
@@ -102,6 +107,7 @@ _HOMES = {
     "check": "api",
     "compare": "api",
     "diff": "api",
+    "explain": "api",
     "fold": "api",
     "frontier": "api",
     "inspect": "api",

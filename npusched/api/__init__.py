@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from npusched.api.comparing import compare, compare_report
     from npusched.api.diffing import diff, diff_report
     from npusched.api.executing import npz_bytes, prove, prove_report, run_compiled
+    from npusched.api.explaining import explain, explain_report, subject_of
     from npusched.api.folding import FoldResult, fold
     from npusched.api.inspecting import inspect, inspect_report, inspect_trace
     from npusched.api.options import PlanOptions
@@ -35,6 +36,8 @@ __all__ = [
     "compare_report",
     "diff",
     "diff_report",
+    "explain",
+    "explain_report",
     "fold",
     "frontier",
     "frontier_report",
@@ -50,6 +53,7 @@ __all__ = [
     "prove_plan_report",
     "prove_report",
     "run_compiled",
+    "subject_of",
     "targets_of",
     "tune",
     "tune_matrix",
@@ -68,6 +72,8 @@ _HOMES = {
     "compare_report": "comparing",
     "diff": "diffing",
     "diff_report": "diffing",
+    "explain": "explaining",
+    "explain_report": "explaining",
     "fold": "folding",
     "frontier": "budgets",
     "frontier_report": "budgets",
@@ -83,6 +89,7 @@ _HOMES = {
     "prove_plan_report": "proving",
     "prove_report": "executing",
     "run_compiled": "executing",
+    "subject_of": "explaining",
     "targets_of": "tuning_matrix",
     "tune": "tuning",
     "tune_matrix": "tuning_matrix",

@@ -17,6 +17,7 @@ from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
 from npusched.cli.completing import completion
 from npusched.cli.executing import inspect, prove, run
+from npusched.cli.explain import explain
 from npusched.cli.options import (
     FRONTIER_FORMATS,
     OVERLAY_METRICS,
@@ -335,6 +336,7 @@ app.add_command(check)
 app.add_command(completion)
 app.add_command(diff)
 app.add_command(compare)
+app.add_command(explain)
 app.add_command(tune)
 app.add_command(run)
 app.add_command(prove)

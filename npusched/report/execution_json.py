@@ -15,6 +15,8 @@ from npusched.report.execution_types import (
     ProveReport,
     RunReport,
 )
+from npusched.report.explain_docs import EXPLAIN_DOCS
+from npusched.report.explain_types import EXPLAIN_SCHEMA_VERSION, ExplainReport
 from npusched.report.field_docs import FIELD_DOCS
 from npusched.report.frontier_types import FRONTIER_SCHEMA_VERSION, FrontierReport
 from npusched.report.plan_proof_types import PLAN_PROOF_SCHEMA_VERSION, PlanProofReport
@@ -36,6 +38,7 @@ class Form(NamedTuple):
 FORMS: Final = {
     "check": Form("check", CheckReport, CHECK_SCHEMA_VERSION),
     "diff": Form("diff", DiffReport, DIFF_SCHEMA_VERSION),
+    "explain": Form("explain", ExplainReport, EXPLAIN_SCHEMA_VERSION),
     "frontier": Form("plan --frontier", FrontierReport, FRONTIER_SCHEMA_VERSION),
     "inspect": Form("inspect", InspectReport, EXECUTION_SCHEMA_VERSION),
     "prove": Form("prove", ProveReport, EXECUTION_SCHEMA_VERSION),
@@ -46,7 +49,7 @@ FORMS: Final = {
 }
 """By name of the schema's file."""
 
-FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS, **TUNE_DOCS}
+FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS, **EXPLAIN_DOCS, **TUNE_DOCS}
 """What the fields of these forms mean, those that a plan has, too, left out."""
 
 

@@ -15,6 +15,7 @@ from npusched.schedule.segments import Detail, Segments
 from npusched.schedule.staging import Way
 from npusched.schedule.stripes import window_of
 from npusched.schedule.types import (
+    Amounts,
     Bound,
     Buffer,
     BufferKind,
@@ -39,15 +40,9 @@ def assemble(
 
     The plan's bound is a placeholder; the caller knows the proof.
     """
-    homes = {segments.tensors[item]: memory for item, memory in solution.homes.items()}
-    before = [None, *solution.steps[:-1]]
-    parts = [
-        _segment(segments, step, homes, 0.0 if previous is None else previous.option.cycles)
-        for previous, step in zip(before, solution.steps, strict=False)
-    ]
+    homes = _homes(segments, solution)
+    parts = _segments(segments, solution)
     staged = segments.staged_inputs(homes)
-    if staged:
-        parts[0] = _with_copies(segments, parts[0], staged)
     buffers = _feature_maps(segments, solution, homes)
     buffers += _copies(segments, buffers, staged)
     for index, step in enumerate(solution.steps):
@@ -71,6 +66,29 @@ def assemble(
         sram_bound_bytes=own.bound_bytes + shared_bytes,
         constant_bytes=constants,
     )
+
+
+def amounts_of(segments: Segments, solution: Solution) -> Amounts:
+    """What a solution costs; nothing is allocated."""
+    return add_amounts([part.amounts for part in _segments(segments, solution)])
+
+
+def _homes(segments: Segments, solution: Solution) -> dict[int, str]:
+    return {segments.tensors[item]: memory for item, memory in solution.homes.items()}
+
+
+def _segments(segments: Segments, solution: Solution) -> list[Segment]:
+    """All segments with their costs; the first one brings staged inputs along."""
+    homes = _homes(segments, solution)
+    before = [None, *solution.steps[:-1]]
+    parts = [
+        _segment(segments, step, homes, 0.0 if previous is None else previous.option.cycles)
+        for previous, step in zip(before, solution.steps, strict=False)
+    ]
+    staged = segments.staged_inputs(homes)
+    if staged:
+        parts[0] = _with_copies(segments, parts[0], staged)
+    return parts
 
 
 def constant_bytes(kernels: Kernels, segments: Segments) -> int:
@@ -117,10 +135,8 @@ def _segment(
     segments: Segments, step: Step, homes: Mapping[int, str], slack_cycles: float
 ) -> Segment:
     detail = _detail(step)
-    runs = []
-    for v in range(step.start, step.end + 1):
-        places = segments.places_of(v, step.start, step.end, homes)
-        runs.append(_op_run(segments, step, v, places, slack_cycles))
+    ops = range(step.start, step.end + 1)
+    runs = [run_of(segments, step, v, homes, slack_cycles) for v in ops]
     last = segments.graph.ops[step.end]
     rows = segments.windows[step.end].ofm_rows
     return Segment(
@@ -133,6 +149,17 @@ def _segment(
         amounts=add_amounts([run.amounts for run in runs]),
         sram_bytes=step.sram_bytes,
     )
+
+
+def run_of(
+    segments: Segments, step: Step, v: int, homes: Mapping[int, str], slack_cycles: float
+) -> OpRun:
+    """How op v of a chosen segment runs; ``slack_cycles``: what the segment before lends.
+
+    ``segments`` may be those of the same graph on another target: then its cost there.
+    """
+    places = segments.places_of(v, step.start, step.end, homes)
+    return _op_run(segments, step, v, places, slack_cycles)
 
 
 def _op_run(segments: Segments, step: Step, v: int, places: Places, slack_cycles: float) -> OpRun:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from npusched.graph.chains import StopKind, primary_ifm, stripe_stop
+from npusched.graph.chains import Stop, StopKind, primary_ifm, stripe_stop
 from npusched.graph.kinds import is_elementwise
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Access, FeatureMap, Layout, Placement, ScheduledOp
@@ -42,7 +42,8 @@ class Fusing:
         self.graph, self.lives = graph, lives
         self.cap, self.linear = cap, linear
         self.windows = [window_of(op) for op in graph.ops]
-        self._striped = [_can_be_striped(graph, op) for op in graph.ops]
+        self.striping_stops = [_striping_stop(graph, op) for op in graph.ops]
+        self._striped = [stop is None for stop in self.striping_stops]
         self._edges = [self._inputs(v) for v in range(len(graph.ops))]
         self._first: dict[int, int] = {}
         self._runs: dict[tuple[int, int, Policy], dict[int, Run]] = {}
@@ -225,22 +226,43 @@ class Fusing:
         return self.lives[self.graph.ops[v].final_ofm.tensor].last > j
 
     def _joins(self, v: int, j: int) -> bool:
-        """True if op v may stand in front of a segment that ends with op j (v + 1 is in it)."""
-        if not self._striped[v]:
-            return False
+        return self.barrier(v, j) is None
+
+    def barrier(self, v: int, j: int) -> Stop | None:
+        """Why op v may not stand in front of a segment that ends with op j; None if it may.
+
+        Op v + 1 is in that segment. Its length (``cap``) is not looked at.
+        """
+        own = self.striping_stops[v]
+        if own is not None:
+            return Stop(own, v)
         op = self.graph.ops[v]
         tensor = self.graph.feature_maps[op.final_ofm.tensor]
         if self.graph.writers[tensor.id] != (v,):
-            return False
+            return Stop(StopKind.SEVERAL_WRITERS, v, tensor.id)
         readers = [r for r in self.graph.readers[tensor.id] if r <= j]
-        if not readers or (self.linear and (readers != [v + 1] or self._outlives(v, j))):
-            return False
-        if any(v not in {maker for maker, _ in self._edges[r]} for r in readers):
-            return False
+        if not readers:
+            return Stop(StopKind.OTHER_INPUT, v + 1, tensor.id)
+        if self.linear and (readers != [v + 1] or self._outlives(v, j)):
+            return Stop(StopKind.SECOND_CONSUMER, v, tensor.id)
+        for r in readers:
+            if v not in {maker for maker, _ in self._edges[r]}:
+                kind = self.striping_stops[r] or self._reading_stop(v, r)
+                return Stop(kind, r, tensor.id)
         if self._outlives(v, j):
-            return True
-        edge = tensor.is_graph_output or tensor.is_graph_input or tensor.is_persistent
-        return tensor.layout is Layout.NHCWB16 and not edge
+            return None
+        if tensor.is_graph_output or tensor.is_graph_input or tensor.is_persistent:
+            return Stop(StopKind.GRAPH_OUTPUT, v, tensor.id)
+        linear = tensor.layout is not Layout.NHCWB16
+        return Stop(StopKind.LINEAR_LAYOUT, v, tensor.id) if linear else None
+
+    def _reading_stop(self, v: int, r: int) -> StopKind:
+        """How op r reads the result of op v, if not in whole rows."""
+        written = self.graph.ops[v].final_ofm
+        reads = [a for a in self.graph.ops[r].ifms if a.tensor == written.tensor]
+        if any(access.view != written.view for access in reads):
+            return StopKind.RESHAPE
+        return StopKind.SLICE
 
     def _inputs(self, v: int) -> list[tuple[int, Window]]:
         """Ops whose whole result op v reads in plain rows, with the window on it."""
@@ -272,11 +294,15 @@ def _plain(access: Access) -> bool:
     return not access.is_slice and access.step_h == 1 and access.step_w == 1
 
 
-def _can_be_striped(graph: OpGraph, op: ScheduledOp) -> bool:
-    """True if stripes of the op are runs of whole rows, one after the other."""
+def _striping_stop(graph: OpGraph, op: ScheduledOp) -> StopKind | None:
+    """Why stripes of the op are not runs of whole rows, one after the other; None if they are."""
     if any(access.step_h > 1 for access in (*op.reads, *op.writes)):
-        return False
+        return StopKind.SLICE
     stop = stripe_stop(graph, op)
-    if stop in STRIPED_ALONE:
-        return op.count == 1 and op.ofm.shape[1] > 1 and op.transpose is None
-    return stop is None
+    if stop not in STRIPED_ALONE:
+        return stop
+    if op.count > 1:
+        return StopKind.SPLIT_OP
+    if op.transpose is not None:
+        return StopKind.TRANSPOSE
+    return None if op.ofm.shape[1] > 1 else StopKind.HEIGHT_1

@@ -70,6 +70,12 @@ class Kernels:
         self._choose_blocks = choose_blocks
         self._chosen: dict[tuple[int, int, WeightMode], BlockConfig] = {}
 
+    def on(self, target: Target) -> Kernels:
+        """The same graph's kernels on another target, which has memories of the same names."""
+        return Kernels(
+            self.graph, target, self._sizes, self.objective, choose_blocks=self._choose_blocks
+        )
+
     def whole(self, v: int, places: Places, mode: WeightMode) -> KernelCost:
         """Op ``v`` in one piece."""
         rows = window_of(self.graph.ops[v]).ofm_rows

@@ -132,12 +132,12 @@ class Planner(msgspec.Struct):
             return self.unlimited().plan(budget_bytes, is_capacity=is_capacity)
         limit = None if budget_bytes is None else budget_bytes - self.shared_bytes
         if self.segments.kernels.objective.goal is Goal.SRAM:
-            smallest = self._whole().smallest_peak_bytes()
+            smallest = self.whole().smallest_peak_bytes()
             limit = smallest if limit is None else min(limit, smallest)
         found, best = self._cheapest(budget_bytes, limit)
         if found is not None:
             return found
-        whole = self._whole()
+        whole = self.whole()
         solution, plan = whole._smallest()
         if budget_bytes is not None and plan.sram_peak_bytes > budget_bytes:
             raise infeasible(
@@ -259,7 +259,7 @@ class Planner(msgspec.Struct):
 
     def smallest_budget_bytes(self) -> int:
         """A budget that has a plan with addresses, and by live sums no smaller one has."""
-        return self._whole()._smallest()[1].sram_peak_bytes
+        return self.whole()._smallest()[1].sram_peak_bytes
 
     def smallest_peak_bytes(self) -> int:
         """Least live sum of all solutions; if one keeps the off-chip limit, of those that do."""
@@ -287,7 +287,7 @@ class Planner(msgspec.Struct):
                 return other
         return solution, plan
 
-    def _whole(self) -> Planner:
+    def whole(self) -> Planner:
         """Return the planner of the same problem without a limit: this one if it has none."""
         return self if self.segments.limit_bytes == inf else self.unlimited()
 

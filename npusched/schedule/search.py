@@ -186,6 +186,16 @@ class Search:
         self._edges: dict[tuple[int, int], _Edge] = {}
         self._settled: dict[tuple[int, tuple[int, ...]], list[tuple[Homes, Homes]]] = {}
 
+    def restricted(self, ends: Callable[[int], Sequence[int]]) -> Search:
+        """The search of the same problem with fewer segments; what is known of options is shared.
+
+        ``ends``: as in ``Problem``.
+        """
+        other = Search(replace(self.problem, ends=ends))
+        other._options_of, other._edges = self._options_of, self._edges
+        other._settled = self._settled
+        return other
+
     def solve(self, budget_bytes: int | None) -> Solution | None:
         """Return the plan of least score whose live sum never exceeds the budget, or None."""
         limit = float("inf") if budget_bytes is None else budget_bytes
@@ -241,7 +251,10 @@ class Search:
         if through > limit and not bottleneck:
             return
         alive = set(in_sram)
-        for j in self.problem.ends(i) if prefetch == NO_PREFETCH else (i,):
+        ends = self.problem.ends(i)
+        if prefetch != NO_PREFETCH:  # what is prefetched for runs alone
+            ends = (i,) if i in ends else ()
+        for j in ends:
             edge = self._edge(i, j)
             for chosen in edge.choices if settled is None else (settled,):
                 homes = self._homes(edge.touched, chosen, alive)

@@ -81,5 +81,13 @@ def rank(plan: Plan, objective: Objective) -> tuple[float, float]:
 def describe(candidate: Candidate) -> str:
     """The options of a candidate in words: strategy, arena limit, features switched off."""
     options = candidate.options
-    off = "".join(f", without {feature}" for feature in options.disable)
-    return f"{options.optimise}, arena limit {candidate.arena_limit_bytes}{off}"
+    return f"{options.optimise}, arena limit {candidate.arena_limit_bytes}{_disabled(options)}"
+
+
+def describe_options(options: VelaOptions) -> str:
+    """Options in words, the arena limit apart."""
+    return f"{options.optimise}{_disabled(options)}"
+
+
+def _disabled(options: VelaOptions) -> str:
+    return "".join(f", without {feature}" for feature in options.disable)

@@ -53,6 +53,8 @@ def made(name: str) -> Published:
     if name == "diff":
         plans = (npusched.plan(f"demo:{m}", TARGET, use_vela=False) for m in ("ds_cnn", "block"))
         return npusched.diff(*plans)
+    if name == "explain":
+        return npusched.explain("demo:ds_cnn", TARGET, "peak", use_vela=False)
     if name == "tune-matrix":
         options = PlanOptions(use_vela=False, use_cache=False)
         targets = api.targets_of(["ethos-u55-64", "cortex-m4"])
