@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import check, compare, diff, fold, frontier, plan, prove_plan, tune
+    from npusched.api import advice, check, compare, diff, fold, frontier, plan, prove_plan, tune
     from npusched.batch import sweep
     from npusched.errors import (
         InfeasibleError,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from npusched.hardware import Target, load_target, target_names
     from npusched.report import PlanReport, plan_schema, render_json, render_text
+    from npusched.report.advice_types import AdviceReport
     from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
     from npusched.report.diff_types import DiffReport
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdviceReport",
     "CheckReport",
     "CompareReport",
     "DiffReport",
@@ -49,6 +51,7 @@ __all__ = [
     "TuneReport",
     "VelaError",
     "__version__",
+    "advice",
     "check",
     "compare",
     "diff",
@@ -66,6 +69,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdviceReport": "report.advice_types",
     "CheckReport": "report.check_types",
     "CompareReport": "report.compare_types",
     "DiffReport": "report.diff_types",
@@ -81,6 +85,7 @@ _HOMES = {
     "TargetError": "errors",
     "TuneReport": "report.tune_types",
     "VelaError": "errors",
+    "advice": "api",
     "check": "api",
     "compare": "api",
     "diff": "api",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npusched.hardware import Target
     from npusched.ir import Model, Shape
     from npusched.report import PlanReport
-    from npusched.report.types import CandidateFacts, CandidateMode
+    from npusched.report.types import Advice, AdviceMode, CandidateFacts, CandidateMode
     from npusched.schedule import OrderedPlanner, Plan
     from npusched.vela.candidates import Candidates
 
@@ -39,6 +39,7 @@ def plan(
     use_cache: bool = True,
     candidates: CandidateMode = "asked",
     max_compilations: int = DEFAULT_MAX_COMPILATIONS,
+    advice: AdviceMode = "quick",
 ) -> PlanReport:
     """Plan a model on a target and return the report.
 
@@ -47,7 +48,8 @@ def plan(
     None for what the target has. ``max_offchip_bytes``: most that one inference may move off the
     chip. ``allow``: names of ``schedule.Switch``. ``candidates``: Vela's own schedules that compete
     with ours, the better one is the answer ("none"; "asked": as Vela is run for this budget;
-    "sweep": all that at most ``max_compilations`` find).
+    "sweep": all that at most ``max_compilations`` find). ``advice``: what the report says of
+    changes ("none"; "quick": what a glance at the plan tells; "all": as ``advice`` does).
 
     Raises ModelError, TargetError or InfeasibleError.
     """
@@ -70,6 +72,7 @@ def plan(
             use_cache=use_cache,
             candidates=candidates,
             max_compilations=max_compilations,
+            advice=advice,
         ),
     )
 
@@ -135,7 +138,6 @@ def best_planned(
 
 def report_of(planned: Planned, target: Target) -> PlanReport:
     """The report of a plan: with fusion levels, advice, and what its ops cost alone."""
-    from npusched.advise import Situation, advise
     from npusched.graph.reorder import reordered
     from npusched.report import PlanInputs, build_report
     from npusched.schedule import fusion_levels, whole_cost
@@ -145,16 +147,6 @@ def report_of(planned: Planned, target: Target) -> PlanReport:
     segments, graph = planner.segments_of(found), reordered(graph, found.order)
     folded = _folded_planner(model, graph, target, sizes, options)
     subgraph = model.subgraphs[graph.subgraph]
-    advice = advise(
-        Situation(
-            subgraph=subgraph,
-            graph=graph,
-            target=target,
-            plan=found,
-            foldable=0 if folded is None else folded[1],
-            folded=None if folded is None else lambda: folded[0].plan(found.budget_bytes),
-        )
-    )
     return build_report(
         PlanInputs(
             model=model,
@@ -172,10 +164,42 @@ def report_of(planned: Planned, target: Target) -> PlanReport:
             lambda_cycles_per_byte=options.lambda_cycles_per_byte,
             max_offchip_bytes=options.limit_bytes,
             allowed=options.allowed,
-            advice=advice,
+            advice=_advice(planned, graph, target, folded),
             candidates=candidates,
         )
     )
+
+
+def _advice(
+    planned: Planned,
+    graph: OpGraph,
+    target: Target,
+    folded: tuple[OrderedPlanner, int] | None,
+) -> list[Advice]:
+    """What the report says of changes, as ``PlanOptions.advice`` asks. ``graph`` is in plan order.
+
+    ``folded``: planner of the model with its batch norms folded, and how many there are.
+    """
+    from npusched.report.advice_build import published, published_found
+
+    mode, plan = planned.ready.options.advice, planned.plan
+    if mode == "none":
+        return []
+    if mode == "all":
+        from npusched.api.advising import found_for
+
+        return [published_found(each) for each in found_for(planned, target)]
+    from npusched.advise import Situation, advise
+
+    situation = Situation(
+        subgraph=planned.ready.model.subgraphs[graph.subgraph],
+        graph=graph,
+        target=target,
+        plan=plan,
+        foldable=0 if folded is None else folded[1],
+        folded=None if folded is None else lambda: folded[0].plan(plan.budget_bytes),
+    )
+    return [published(each) for each in advise(situation)]
 
 
 def _best(

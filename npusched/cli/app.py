@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from npusched import __version__
+from npusched.cli.advise import advise
 from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.options import (
+    ADVICE,
     PLAN_FORMATS,
     candidate_options,
     common_options,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from npusched.api import PlanOptions
     from npusched.report import PlanReport
     from npusched.report.frontier_types import FrontierReport
+    from npusched.report.types import AdviceMode
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -86,6 +89,13 @@ def app() -> None:
 )
 @candidate_options
 @click.option(
+    "--advice",
+    type=click.Choice(ADVICE),
+    default="quick",
+    show_default=True,
+    help="What to say of changes: quick is a glance, all plans every one ('npusched advise').",
+)
+@click.option(
     "--top",
     type=click.IntRange(min=0),
     default=6,
@@ -100,6 +110,7 @@ def plan(
     target_arguments: TargetArguments,
     options: PlanOptions,
     frontier: bool,
+    advice: AdviceMode,
     top: int,
     format_: str,
     output: Path | None,
@@ -110,9 +121,12 @@ def plan(
     the constants (Sram_Only), or the staging cache (Dedicated_Sram). If no plan fits, the error
     names the smallest budget that does (exit code 1).
     """
+    from msgspec.structs import replace
+
     from npusched import api
 
     make = api.frontier_report if frontier else api.plan_report
+    options = replace(options, advice=advice)
     with compilation_counter() as progress:
         report = make(
             read_bytes(model),
@@ -322,6 +336,7 @@ def doctor(format_: str, output: Path | None) -> int:
     return 3 if any(check.state == "failed" for check in checks) else 0
 
 
+app.add_command(advise)
 app.add_command(check)
 app.add_command(diff)
 app.add_command(compare)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 CANDIDATES = ["none", "asked", "sweep"]
 """As ``report.types.CandidateMode``, which is not imported for ``--help``; a test compares them."""
 
+ADVICE = ["none", "quick", "all"]
+"""As ``report.types.AdviceMode``, which is not imported for ``--help``; a test compares them."""
+
 PLAN_FORMATS = ["text", "json"]
 
 SWITCHES = ["block-choice", "staged-input", "overlap"]

@@ -8,6 +8,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ from npusched.errors import NpuschedError
 
 DEFAULT_WIDTH: Final = 100
 """Columns of the text form in a file or a pipe."""
+
+QUIET_S: Final = 1.0
+"""Progress is shown of what takes longer."""
 
 STDOUT: Final = Path("-")
 """As the name of an output file: stdout."""
@@ -155,6 +159,28 @@ def compilation_counter() -> Iterator[Callable[[int, int], None]]:
             written = max(written, len(text))
             sys.stderr.write(text)
             sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if written:
+            sys.stderr.write("\r" + " " * written + "\r")
+            sys.stderr.flush()
+
+
+@contextmanager
+def plan_counter() -> Iterator[Callable[[int, int, str], None]]:
+    """A callback that shows on stderr which plan is being made; silent in a file."""
+    started, written = time.monotonic(), 0
+
+    def show(done: int, total: int, what: str) -> None:
+        nonlocal written
+        if sys.stderr.isatty() and time.monotonic() - started > QUIET_S:
+            room = max(terminal_width(sys.stderr) - 1, 20)
+            text = f"planning change {done} of {total}: {what}"[:room]
+            sys.stderr.write("\r" + showable(text, sys.stderr).ljust(written))
+            sys.stderr.flush()
+            written = len(text)
 
     try:
         yield show

@@ -150,9 +150,7 @@ def slices_of_reversed(model: Model, subgraph: int, op: int) -> bytes | None:
             start = [place if a == turned else each[0] for a, each in enumerate(taken)]
             stop = [place + 1 if a == turned else each[-1] + 1 for a, each in enumerate(taken)]
             steps = [1 if a == turned else s for a, s in enumerate(strides)]
-            parts.append(
-                editor.strided_slice(x, start, stop, steps, name=f"turned_{op}_{place}")
-            )
+            parts.append(editor.strided_slice(x, start, stop, steps, name=f"turned_{op}_{place}"))
         editor.op(OpKind.CONCATENATION, parts, [out], ConcatOptions(axis=turned))
     editor.remove(op)
     return editor.content()
@@ -365,3 +363,21 @@ def _phase_taps(
         places = [r + pad - stride * d for d in range(low, high + 1)]
         taps.append([k if 0 <= k < kernel else None for k in places])
     return low, high, taps
+
+
+def as_table(model: Model, subgraph: int, op: int) -> bytes | None:
+    """A stand-in: TANH for an op of one computed int8 input that keeps its shape."""
+    graph = model.subgraphs[subgraph]
+    source = graph.ops[op]
+    if len(source.outputs) != 1 or not source.inputs or source.inputs[0] < 0:
+        return None
+    data, result = graph.tensors[source.inputs[0]], graph.tensors[source.outputs[0]]
+    others = [t for t in source.inputs[1:] if t >= 0 and not graph.tensors[t].is_constant]
+    same = data.shape == result.shape and data.dtype is result.dtype is DataType.INT8
+    if not same or others or data.quantization is None or result.quantization is None:
+        return None
+    editor = Editor(model, subgraph)
+    with editor.before(op):
+        editor.op(OpKind.TANH, [editor.ref(data.index)], [editor.ref(result.index)])
+    editor.remove(op)
+    return editor.content()
