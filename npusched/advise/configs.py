@@ -8,16 +8,12 @@ from msgspec.structs import replace
 
 from npusched.advise.types import Case, Change, Proposal, Rule, Severity
 from npusched.errors import TargetError
-from npusched.graph.types import Placement
 from npusched.hardware import Target, describe_target, load_target, target_names
 from npusched.hardware.target import MemoryKind
 from npusched.ir import OpKind
 
 LEAST_GAIN = 0.02
 """Share of the objective that another target or more SRAM must gain: they cost something else."""
-
-FLASH_SHARE = 0.10
-"""Part of the NPU's cycles that constants must bind before a faster flash is looked at."""
 
 
 def _like(target: Target, name: str, mode: str | None = None) -> Target | None:
@@ -85,24 +81,10 @@ def _repeated_weights(case: Case) -> str:
     return ""
 
 
-def bound_by_constants(case: Case) -> float:
-    """Part of the NPU's cycles in ops that wait for constants more than for all else."""
-    const = case.target.const
-    runs = [run for segment in case.plan.segments for run in segment.runs]
-    total = sum(run.amounts.npu_cycles for run in runs)
-    bound = sum(
-        run.amounts.npu_cycles
-        for run in runs
-        if run.placement is Placement.NPU and run.weight_mode and run.bound_by == const.name
-    )
-    return bound / total if total else 0.0
-
-
 def _flash(case: Case) -> list[Proposal]:
-    target, share = case.target, bound_by_constants(case)
+    target = case.target
     const = target.const
-    flash = const.kind in (MemoryKind.OFF_CHIP_FLASH, MemoryKind.ON_CHIP_FLASH, MemoryKind.DRAM)
-    if share < FLASH_SHARE or not flash:
+    if target.accelerator is None or const.kind is MemoryKind.SRAM:
         return []
     faster = replace(
         const,
@@ -117,8 +99,7 @@ def _flash(case: Case) -> list[Proposal]:
         Proposal(
             rule="NS202",
             group="flash clock",
-            what=f"{share:.0%} of the NPU's cycles wait for weights from {const.name}: twice its "
-            "clock or width".replace("%", " %"),
+            what=f"the NPU waits for weights from {const.name}: twice its clock or width",
             change=Change(target=other),
             least_gain=LEAST_GAIN,
             price="if the board can do it",
@@ -208,7 +189,7 @@ RULES = (
     Rule(
         id="NS202",
         title="weights bound by flash",
-        when="10 % of the NPU's cycles or more are in ops that wait for weights",
+        when="constants lie in flash or DRAM",
         plans="the target with twice the bandwidth of the memory that holds constants",
         propose=_flash,
     ),

@@ -1,12 +1,13 @@
 """All rules: collect what could be changed, plan it, keep what helps.
 
-Every change is planned twice: quickly, to drop what gains nothing and to choose among
-alternatives, and then just as the user's plan was, which gives the figures of the advice.
+Alternatives are planned quickly, to choose among them; the best one, and what has none, just as
+the user's plan was, which gives the figures of the advice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from npusched.advise.types import (
@@ -37,32 +38,47 @@ def find_advice(
     Warnings come first, then the largest gain. The figures are None if the model as it is cannot
     be planned at all.
     """
-    proposals = [proposal for rule in rules for proposal in rule.propose(case)]
-    show = progress or _silent
-    total = len(proposals) + 1
-    show(0, total, "the model as it is")
-    before, quick = replan(Change(), False), replan(Change(), True)
-    if before is None or quick is None:
-        return before, (), 0
-    best: dict[str, tuple[float, Proposal]] = {}
-    for number, proposal in enumerate(proposals, 1):
-        show(number, total, f"{proposal.rule} {proposal.what}")
-        figures = replan(proposal.change, True)
-        gain = 0.0 if figures is None else gain_of(case, quick, figures)
-        known = best.get(proposal.group, (proposal.least_gain / 2, None))[0]
-        if gain > known:
-            best[proposal.group] = (gain, proposal)
+    groups: dict[str, list[Proposal]] = {}
+    for rule in rules:
+        for proposal in rule.propose(case):
+            groups.setdefault(proposal.group, []).append(proposal)
+    total = sum(len(group) + (len(group) > 1) for group in groups.values())
+    show, done = progress or _silent, 0
+    show(done, total, "the model as it is")
+    before = replan(Change(), False)
+    if before is None:
+        return None, (), 0
     found = []
-    for number, (_, proposal) in enumerate(best.values(), 1):
-        show(total + number, total + len(best), f"{proposal.rule} {proposal.what}")
-        figures = replan(proposal.change, False)
-        if figures is None:
-            continue
-        gain = gain_of(case, before, figures)
-        if gain >= proposal.least_gain:
-            found.append(_found(proposal, before, figures, gain, _for_free(proposal, replan)))
+    for group in groups.values():
+        best, gain = group[0], 1.0
+        if len(group) > 1:
+            best, gain = _best(case, group, replan, partial(show, done, total))
+            done += len(group)
+        show(done, total, f"{best.rule} {best.what}")
+        done += 1
+        figures = replan(best.change, False) if gain > best.least_gain / 2 else None
+        gain = 0.0 if figures is None else gain_of(case, before, figures)
+        if figures is not None and gain >= best.least_gain:
+            found.append(_found(best, before, figures, gain, _for_free(best, replan)))
     found.sort(key=lambda each: (each.advice.severity is Severity.INFO, -each.gain))
-    return before, tuple(found), len(proposals)
+    return before, tuple(found), sum(len(group) for group in groups.values())
+
+
+def _best(
+    case: Case, group: Sequence[Proposal], replan: Replan, show: Callable[[str], None]
+) -> tuple[Proposal, float]:
+    """The best of several alternatives, planned quickly, and its gain (0: none gains)."""
+    before = replan(Change(), True)
+    best, most = group[0], 0.0
+    for proposal in group:
+        show(f"{proposal.rule} {proposal.what}")
+        figures = None if before is None else replan(proposal.change, True)
+        gain = 0.0
+        if before is not None and figures is not None:
+            gain = gain_of(case, before, figures)
+        if gain > most:
+            best, most = proposal, gain
+    return best, most
 
 
 def _silent(_done: int, _total: int, _what: str) -> None:
@@ -143,7 +159,8 @@ def effect_text(before: Figures, effect: Effect) -> str:
         old, change = getattr(before, field), getattr(effect, field)
         if not change or abs(change) < FLOOR * old:
             continue
-        text = f"{name} {change / old:+.1%}" if old else f"{name} {change:+,}"
+        many = abs(change) >= 2 * old and isinstance(change, int)
+        text = f"{name} {change:+,}" if many else f"{name} {change / old:+.1%}"
         (better if change < 0 else worse).append(text.replace("%", " %"))
     if effect.cpu_ops:
         text = f"{effect.cpu_ops:+} op{'' if abs(effect.cpu_ops) == 1 else 's'} on the CPU"

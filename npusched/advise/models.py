@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from npusched.advise.configs import FLASH_SHARE, bound_by_constants
+from npusched.advise.configs import LEAST_GAIN
 from npusched.advise.types import Case, Change, Confidence, Proposal, Rule, Severity
 from npusched.graph.edits import channels, floats, norms, pools, prune, softmax, transposes
 from npusched.graph.edits.folding import fold_model
 from npusched.graph.edits.uses import label
-from npusched.graph.types import Placement
-from npusched.hardware.target import MemoryKind
 from npusched.ir import OpKind
 
 MAX_PLACES = 6
@@ -22,8 +18,11 @@ MAX_CUT = 1 / 8
 SPARSITY = 0.5
 """Share of zeros that pruning during training reaches with little loss."""
 
-PIECES = (2, 4, 8)
+PIECES = (2, 4)
 """Parts that a SOFTMAX is tried in."""
+
+FEW_WEIGHTS = 256
+"""Ops with fewer weights are not pruned."""
 
 _TRAIN = "the network has to be trained again"
 _CALIBRATE = "ranges have to be calibrated, and accuracy looked at"
@@ -147,8 +146,7 @@ def _folds_forward(case: Case) -> list[Proposal]:
                 group=f"norm {each.norm.ops[0]}",
                 what=f"{names} are a batch norm that {reader} could take into its weights",
                 change=Change(content=content),
-                confidence=Confidence.MEDIUM,
-                price="its weights have to be quantised again",
+                price="its weights are quantised again: results may move by some steps",
             )
         )
     return found
@@ -229,7 +227,7 @@ def _softmaxes(case: Case) -> list[Proposal]:
 
 def _means(case: Case) -> list[Proposal]:
     """NS111: a global MEAN as an average pool."""
-    found = []
+    found: list[Proposal] = []
     for op in case.subgraph.ops:
         source = case.graph.sources[op.index]
         if op.kind is not OpKind.MEAN or source.cpu_reasons or not _on_npu(case):
@@ -251,38 +249,32 @@ def _means(case: Case) -> list[Proposal]:
 
 
 def _sparsity(case: Case) -> list[Proposal]:
-    """NS205: half of the weights zero, in the ops that wait for their weights."""
-    if not _on_npu(case) or bound_by_constants(case) < FLASH_SHARE:
+    """NS205: half of the weights zero."""
+    if not _on_npu(case):
         return []
-    ops = sorted(set(_weight_bound(case)))
-    content = prune.pruned(case.model, case.graph.subgraph, ops, SPARSITY)
-    change = _edited(case, content)
+    ops = sorted(
+        {
+            ref[1]
+            for op in case.graph.ops
+            if op.weights is not None and op.weights.elements >= FEW_WEIGHTS
+            for ref in op.source_ops
+        }
+    )
+    change = _edited(case, prune.pruned(case.model, case.graph.subgraph, ops, SPARSITY))
     if change is None:
         return []
+    many = f"{len(ops)} op{'' if len(ops) == 1 else 's'}"
     return [
         Proposal(
             rule="NS205",
             group="sparsity",
-            what=f"{len(ops)} op{' waits' if len(ops) == 1 else 's wait'} for weights: prune half "
-            "of them to zero (as encoded then)",
+            what=f"prune half of the weights of {many} to zero (encoded as Vela does it)",
             change=change,
             confidence=Confidence.LOW,
+            least_gain=LEAST_GAIN,
             price="training has to keep the accuracy",
         )
     ]
-
-
-def _weight_bound(case: Case) -> Iterator[int]:
-    """Source ops whose kernels wait for constants."""
-    const = case.target.const
-    if const.kind is MemoryKind.SRAM:
-        return
-    for segment in case.plan.segments:
-        for run in segment.runs:
-            if run.placement is Placement.NPU and run.weight_mode and run.bound_by == const.name:
-                op = case.graph.ops[run.op]
-                if op.weights is not None and op.weights.source is not None:
-                    yield from (ref[1] for ref in op.source_ops)
 
 
 RULES = (
@@ -354,7 +346,7 @@ RULES = (
         id="NS110",
         title="SOFTMAX explosion",
         when="a SOFTMAX becomes several kernels with 32-bit temporaries",
-        plans="the SOFTMAX in 2, 4 and 8 parts along an outer axis",
+        plans="the SOFTMAX in 2 and in 4 parts along an outer axis",
         propose=lambda case: [p for p in _softmaxes(case) if p.rule == "NS110"],
     ),
     Rule(
@@ -367,8 +359,8 @@ RULES = (
     Rule(
         id="NS205",
         title="weight sparsity",
-        when="10 % of the NPU's cycles or more are in ops that wait for weights",
-        plans="the model with the smaller half of these weights zero, encoded by Vela",
+        when="the model has weights",
+        plans="the model with the smaller half of the weights zero, encoded by Vela",
         propose=_sparsity,
     ),
 )

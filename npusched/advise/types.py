@@ -115,7 +115,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
     Of the proposals with one ``group`` only the best is kept. ``what`` says what to change, and
     why, without figures; ``price`` what comes with it besides figures (training, an interface).
-    ``least_gain``: share of the objective that it must save. ``free``: a change that may cost nothing, and what is said of it if that is so.
+    ``least_gain``: share of the objective that it must save. ``free``: a change that may cost
+    nothing, and what is said of it if that is so.
     """
 
     rule: str
