@@ -94,10 +94,9 @@ def gain_of(case: Case, before: Figures, after: Figures) -> float:
 def score(case: Case, figures: Figures) -> float:
     """What the user minimises, in seconds, nanojoules or bytes.
 
-    ``cycles`` counts NPU and CPU time, with lambda NPU cycles for every off-chip byte. Of a case
-    that no plan fits only SRAM counts.
+    ``cycles`` counts NPU and CPU time, with lambda NPU cycles for every off-chip byte.
     """
-    if not case.fits or case.objective == "sram":
+    if case.objective == "sram":
         return figures.sram_bytes
     if case.objective == "energy":
         return figures.energy_nj

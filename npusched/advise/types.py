@@ -149,8 +149,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """What advice is asked about: a model on a target, and its best plan.
 
     ``sram_bytes``: the budget that was asked for, None for what the target has. ``fits``: False if
-    no plan keeps it; then ``plan`` is the smallest one, and advice is about SRAM.
-    ``objective`` and ``lambda_cycles_per_byte``: as the planner has them.
+    no plan keeps the limits, or the board has less; then ``plan`` needs as little as can be.
+    ``objective``: what advice has to lower (of what does not fit: what there is too little of),
+    ``lambda_cycles_per_byte`` as the planner has it.
     """
 
     model: Model

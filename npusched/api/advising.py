@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from npusched.report.types import CandidateMode
 
 NO_LIMIT_BYTES = 1 << 40
-"""A budget that no plan reaches, for models that fit no smaller one."""
+"""A budget that every plan keeps, for models that fit no smaller one."""
 
 
 def advice(
@@ -40,7 +40,8 @@ def advice(
     """Return what to change in a model or its target, with the effect; see ``plan``.
 
     An effect is the difference between two plans: of the model as it is, and with the change.
-    Nothing is proposed that does not lower the objective; of a model that no plan fits, the SRAM.
+    Nothing is proposed that does not lower the objective; where no plan keeps a limit, what it
+    limits.
 
     Raises ModelError or TargetError.
     """
@@ -136,14 +137,20 @@ def changed_model(advised: Advised, number: int) -> bytes:
 def _base(
     content: bytes, name: str, target: Target, options: PlanOptions
 ) -> tuple[Planned, PlanOptions, bool]:
-    """The plan as it is; where none fits, the smallest one, and the options that make it."""
+    """The plan as it is; where none keeps the limits, the nearest one, and the options for it."""
     try:
         planned = make_plan(content, name=name, target=target, options=options)
         return planned, options, _is_on_board(planned, target)
     except InfeasibleError:
-        wide = replace(options, sram=NO_LIMIT_BYTES, objective="sram", max_offchip_bytes=None)
-        planned = make_plan(content, name=name, target=target, options=wide)
-        return planned, wide, False
+        pass
+    if options.max_offchip_bytes is not None:
+        near = replace(options, objective="offchip", max_offchip_bytes=None)
+        try:
+            return make_plan(content, name=name, target=target, options=near), near, False
+        except InfeasibleError:
+            options = near
+    near = replace(options, sram=NO_LIMIT_BYTES, objective="sram")
+    return make_plan(content, name=name, target=target, options=near), near, False
 
 
 def _is_on_board(planned: Planned, target: Target) -> bool:
@@ -162,7 +169,7 @@ def _case(planned: Planned, target: Target, options: PlanOptions, *, fits: bool)
         graph=reordered(planned.ready.graph, planned.plan.order),
         target=target,
         plan=planned.plan,
-        objective=options.objective,
+        objective=options.objective if fits or options.objective == "offchip" else "sram",
         lambda_cycles_per_byte=options.lambda_cycles_per_byte,
         sram_bytes=asked,
         fits=fits,

@@ -34,8 +34,8 @@ _GOALS: Final = {
 
 
 def goal_text(report: AdviceReport) -> str:
-    """What advice is about: the objective, or SRAM where no plan fits."""
-    return _GOALS.get(report.objective, report.objective) if report.fits else "SRAM"
+    """What advice is to lower."""
+    return _GOALS.get(report.objective, report.objective)
 
 
 def before_parts(report: AdviceReport) -> list[str]:
@@ -97,8 +97,10 @@ def render_advice_text(report: AdviceReport, *, width: int = 100, colour: bool =
 def _fit(report: AdviceReport, width: int) -> list[Line]:
     if report.fits:
         return []
-    asked = "" if report.budget_bytes is None else f" {human_bytes(report.budget_bytes)}"
-    text = f"does not fit{asked}: this is the smallest plan, and advice is about its SRAM"
+    limit = "the limit on off-chip bytes" if report.objective == "offchip" else "the budget"
+    if report.objective != "offchip" and report.budget_bytes is not None:
+        limit += f" of {human_bytes(report.budget_bytes)}"
+    text = f"no plan keeps {limit}: advice is about the {goal_text(report)} that it lacks"
     return wrap(text, width, style="bad")
 
 
@@ -127,7 +129,7 @@ def render_advice_md(report: AdviceReport) -> str:
         f"As it is: {markdown_text(', '.join(before_parts(report)))}.",
     ]
     if not report.fits:
-        parts.append("No plan fits: the figures are of the smallest one.")
+        parts.append(f"No plan keeps the limit: advice is about the {goal_text(report)} it lacks.")
     if report.advice:
         rows = [
             (
