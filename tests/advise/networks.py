@@ -19,9 +19,11 @@ def built(make: Callable[[Builder, Ref], Ref], shape: tuple[int, ...] = (1, 24, 
     return b.build()
 
 
-def stack(channels: int) -> bytes:
+def stack(channels: int, size: int = 24) -> bytes:
     """Two convolutions with so many channels between them."""
-    return built(lambda b, x: b.conv2d(b.conv2d(x, channels, activation="RELU"), 16))
+    return built(
+        lambda b, x: b.conv2d(b.conv2d(x, channels, activation="RELU"), 16), (1, size, size, 16)
+    )
 
 
 def healthy() -> bytes:

@@ -15,6 +15,7 @@ from npusched.cli import run
 from npusched.cli.app import app
 from npusched.report.field_docs import FIELD_DOCS
 from tests.conftest import REPOSITORY
+from tests.docs.advice_page import advice_page
 from tests.docs.pages import cli_page, compare_page, json_page
 from tests.docs.sweep_page import sweep_page
 
@@ -52,6 +53,10 @@ def test_the_compare_page(golden: Callable[[Path, str], None]) -> None:
 
 def test_the_sweep_page(golden: Callable[[Path, str], None]) -> None:
     golden(DOCS / "sweep.md", sweep_page())
+
+
+def test_the_advice_page(golden: Callable[[Path, str], None]) -> None:
+    golden(DOCS / "advice.md", advice_page())
 
 
 def test_the_json_page_has_every_field() -> None:
