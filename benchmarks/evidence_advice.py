@@ -36,7 +36,7 @@ TRAINED = ("NS101", "NS205")
 LEFT_OUT = "deeplab"
 """20 s a compilation."""
 
-SMALL_BYTES = 100_000
+SMALL_BYTES = 40_000
 """Larger files are looked at on the first target only."""
 
 HEAVY_BYTES = 60_000

@@ -25,7 +25,7 @@ REMEDIES: Final[tuple[tuple[str, Callable[[Model, int, int], bytes | None], str]
     ("a convolution per phase, interleaved", legal.subpixel_transpose_conv, _EQUAL),
     ("single slices, joined in the other order", legal.slices_of_reversed, _EQUAL),
     ("QUANTIZE its inputs to the scale of the result", legal.requantised_operands, _STEP),
-    ("take the MEAN before the TRANSPOSE", legal.mean_before_transpose, _EQUAL),
+    ("take the MEAN before the TRANSPOSE", legal.mean_before_transpose, _STEP),
     ("an average pool", pools.mean_as_pool, _STEP),
     ("one axis after the other", legal.mean_in_two, _STEP),
     ("a MEAN", pools.pool_as_mean, _STEP),
@@ -33,15 +33,24 @@ REMEDIES: Final[tuple[tuple[str, Callable[[Model, int, int], bytes | None], str]
 """(what is done, the edit, what results do) for ops that break a limit."""
 
 
-def _on_cpu(case: Case) -> list[Op]:
-    """Ops of the file that the CPU runs for a reason of their own."""
+NO_PATH: Final = "op_kind"
+"""Limit of ops that the NPU runs in no form."""
+
+_NOT_OURS: Final = frozenset({NO_PATH, "feature_map_type", "no_npu"})
+"""Limits that another form of the same op cannot keep."""
+
+
+def _on_cpu(case: Case, *, no_path: bool = False) -> list[Op]:
+    """Ops that the CPU runs because of a limit (or because the NPU has no path for the kind)."""
     if case.target.accelerator is None:
         return []
-    return [
-        case.subgraph.ops[source.ref[1]]
-        for source in case.graph.sources
-        if source.placement is SourcePlacement.CPU and source.cpu_reasons
-    ][:MAX_PLACES]
+    found = []
+    for source in case.graph.sources:
+        if source.placement is SourcePlacement.CPU and source.cpu_reasons:
+            limit = source.cpu_reasons[0].limit
+            if limit == NO_PATH if no_path else limit not in _NOT_OURS:
+                found.append(case.subgraph.ops[source.ref[1]])
+    return found[:MAX_PLACES]
 
 
 def _why(case: Case, op: Op) -> str:
@@ -92,10 +101,9 @@ def _islands(case: Case) -> list[Proposal]:
     """NS103: an op that the NPU has no path for, with NPU work before and behind it."""
     npu = [op.id for op in case.graph.ops if op.placement is Placement.NPU]
     found = []
-    for op in _on_cpu(case):
-        source = case.graph.sources[op.index]
-        inner = npu and source.scheduled_ops and npu[0] < source.scheduled_ops[0] < npu[-1]
-        if source.cpu_reasons[0].limit != "op_kind" or not inner:
+    for op in _on_cpu(case, no_path=True):
+        made = case.graph.sources[op.index].scheduled_ops
+        if not npu or not made or not npu[0] < made[0] < npu[-1]:
             continue
         content = legal.as_table(case.model, case.graph.subgraph, op.index)
         if content is not None:

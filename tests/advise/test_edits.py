@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from npusched.advise.fallbacks import REMEDIES
 from npusched.errors import ModelError
 from npusched.graph.edits import channels, floats, legal, norms, pools, prune, softmax, transposes
 from npusched.hardware.target import Family
@@ -252,6 +253,36 @@ def test_a_mean_as_a_pool_moves_by_steps(batch: int) -> None:
     assert content is not None
     assert on_cpu(content) == 0
     assert distance(model, content) <= 2
+
+
+def test_two_means_behind_a_transpose_are_one_before_it() -> None:
+    def make(b: Builder, x: Ref) -> Ref:
+        y = b.transpose(x, (0, 3, 1, 2))
+        for axis in (3, 2):
+            y = b.reduce(OpKind.MEAN, y, (axis,), scale=x.scale, zero_point=x.zero_point)
+        return y
+
+    model = net(make, (1, 3, 3, 16))
+    content = legal.mean_before_transpose(model, 0, 1)
+    assert content is not None
+    assert len(model_of(content).subgraphs[0].ops) == 1
+    assert on_cpu(model.content) == 1
+    assert on_cpu(content) == 0
+    assert distance(model, content) <= 2
+
+
+def test_edits_look_at_the_kind_first() -> None:
+    """Ops without inputs and outputs, and those of other kinds, are no place for an edit."""
+    b = Builder("net")
+    handle = b.var_handle("state")
+    b.assign_variable(handle, b.const([1], "int8", scale=0.1))
+    x = b.input("x", (1, 4, 4, 8))
+    b.output(b.relu(x))
+    model = model_of(b.build())
+    for op in model.subgraphs[0].ops:
+        assert pools.pools_in_two(model, 0, op.index) == []
+        for _, edit, _ in REMEDIES:
+            assert edit(model, 0, op.index) is None
 
 
 def test_a_global_pool_as_a_mean() -> None:

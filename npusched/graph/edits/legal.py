@@ -203,32 +203,42 @@ def _range(dtype: DataType) -> tuple[int, int]:
 
 
 def mean_before_transpose(model: Model, subgraph: int, op: int) -> bytes | None:
-    """A MEAN over the axes that a TRANSPOSE before it moved, taken before it.
+    """MEANs over axes that a TRANSPOSE moved as one MEAN before it.
 
-    Only where what is left needs no transposing. Results are equal.
+    Only where what is left needs no transposing. Results may move by a step.
     """
     graph = model.subgraphs[subgraph]
     uses, source = Uses(graph), graph.ops[op]
     turning = uses.writer.get(source.inputs[0]) if source.inputs else None
-    axes = uses.tensor(source, 1)
-    if source.kind is not OpKind.MEAN or axes is None or axes.data is None:
-        return None
-    if turning is None or turning.kind is not OpKind.TRANSPOSE:
+    if source.kind is not OpKind.MEAN or turning is None or turning.kind is not OpKind.TRANSPOSE:
         return None
     order = graph.tensors[turning.inputs[1]].data
     if order is None:
         return None
-    moved = [int(order.reshape(-1)[int(a) % order.size]) for a in axes.data.reshape(-1)]
-    kept_after = [int(a) for k, a in enumerate(order.reshape(-1)) if int(a) not in moved]
-    options = source.options
-    keeps = isinstance(options, ReduceOptions) and options.keep_dims
-    if kept_after != sorted(kept_after) or keeps:
-        return None
+    left, gone = [int(axis) for axis in order.reshape(-1)], list[int]()
+    chain: list[int] = []
+    while True:
+        axes, options = uses.tensor(source, 1), source.options
+        keeps = isinstance(options, ReduceOptions) and options.keep_dims
+        if source.kind is not OpKind.MEAN or axes is None or axes.data is None or keeps:
+            return None
+        places = {int(axis) % len(left) for axis in axes.data.reshape(-1)}
+        gone += [axis for place, axis in enumerate(left) if place in places]
+        left = [axis for place, axis in enumerate(left) if place not in places]
+        chain.append(source.index)
+        result = source.outputs[0]
+        if left == sorted(left):
+            break
+        if not uses.own(result):
+            return None
+        source = uses.readers[result][0]
     editor = Editor(model, subgraph)
     with editor.before(op):
-        constant = editor.const(sorted(moved), "int32", name=f"axes_{op}")
-    editor.set_inputs(op, [turning.inputs[0], constant.index])
-    if uses.own(source.inputs[0]):
+        axes_before = editor.const(sorted(gone), "int32", name=f"axes_{op}")
+    editor.set_inputs(op, [turning.inputs[0], axes_before.index])
+    editor.set_outputs(op, [result])
+    editor.remove(*chain[1:])
+    if uses.own(turning.outputs[0]):
         editor.remove(turning.index)
     return editor.content()
 
@@ -237,8 +247,10 @@ def mean_in_two(model: Model, subgraph: int, op: int) -> bytes | None:
     """A MEAN over two axes as two MEANs over one. Results may move by a step."""
     graph = model.subgraphs[subgraph]
     uses, source = Uses(graph), graph.ops[op]
+    if source.kind is not OpKind.MEAN:
+        return None
     axes, data = uses.tensor(source, 1), graph.tensors[source.inputs[0]]
-    if source.kind is not OpKind.MEAN or axes is None or axes.data is None or axes.elements != 2:
+    if axes is None or axes.data is None or axes.elements != 2:
         return None
     first, second = sorted(int(a) % len(data.shape) for a in axes.data.reshape(-1))
     options = source.options

@@ -97,12 +97,11 @@ def mean_as_pool(model: Model, subgraph: int, op: int) -> bytes | None:
     """
     graph = model.subgraphs[subgraph]
     uses, source = Uses(graph), graph.ops[op]
-    data, axes, result = (
-        graph.tensors[source.inputs[0]],
-        uses.tensor(source, 1),
-        uses.result(source),
-    )
-    if source.kind is not OpKind.MEAN or axes is None or axes.data is None or len(data.shape) != 4:
+    if source.kind is not OpKind.MEAN:
+        return None
+    data, axes = graph.tensors[source.inputs[0]], uses.tensor(source, 1)
+    result = uses.result(source)
+    if axes is None or axes.data is None or len(data.shape) != 4:
         return None
     if {int(a) % 4 for a in axes.data.reshape(-1)} != {1, 2}:
         return None
@@ -122,10 +121,10 @@ def pool_as_mean(model: Model, subgraph: int, op: int) -> bytes | None:
     """Return the file with a global average pool as a MEAN. Results may move by a step."""
     graph = model.subgraphs[subgraph]
     source = graph.ops[op]
-    options, data = source.options, graph.tensors[source.inputs[0]]
-    result = graph.tensors[source.outputs[0]]
+    options = source.options
     if source.kind is not OpKind.AVERAGE_POOL_2D or not isinstance(options, PoolOptions):
         return None
+    data, result = graph.tensors[source.inputs[0]], graph.tensors[source.outputs[0]]
     if result.shape[1:3] != (1, 1) or (options.filter_h, options.filter_w) != data.shape[1:3]:
         return None
     if options.activation is not ActivationKind.NONE:
