@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from npusched.advise.types import Case, Change, Confidence, Proposal, Rule, Severity
-from npusched.graph.edits import legal, pools
+from npusched.graph.edits import legal, pools, subpixel
 from npusched.graph.edits.uses import label
 from npusched.graph.opgraph import SourcePlacement
 from npusched.graph.types import Placement
@@ -22,7 +22,7 @@ REMEDIES: Final[tuple[tuple[str, Callable[[Model, int, int], bytes | None], str]
     ("pad with a PAD before it, and convolve with VALID padding", legal.padded_apart, _EQUAL),
     ("stride in two steps (a pool of 1x1 skips the rest)", legal.strided_in_two, _EQUAL),
     ("pad with a PADV2 before it, and pool with VALID padding", legal.padded_pool_apart, _EQUAL),
-    ("a convolution per phase, interleaved", legal.subpixel_transpose_conv, _EQUAL),
+    ("a convolution per phase, interleaved", subpixel.subpixel_transpose_conv, _EQUAL),
     ("single slices, joined in the other order", legal.slices_of_reversed, _EQUAL),
     ("QUANTIZE its inputs to the scale of the result", legal.requantised_operands, _STEP),
     ("take the MEAN before the TRANSPOSE", legal.mean_before_transpose, _STEP),

@@ -36,16 +36,18 @@ def _edited(case: Case, content: bytes | None) -> Change | None:
     return None if content is None or content == case.model.content else Change(content=content)
 
 
-def _floats(case: Case) -> list[Proposal]:
+def _floats(case: Case, rule: str) -> list[Proposal]:
     """NS001, NS002, NS003: what is computed in float, in int8 instead."""
     if not _on_npu(case):
         return []
     found = []
     for number, part in enumerate(floats.float_parts(case.subgraph)[: 4 * MAX_PLACES]):
+        if _FLOAT_RULES[part.kind] != rule:
+            continue
         change = _edited(case, floats.quantised(case.model, case.graph.subgraph, part))
         if change is None:
             continue
-        rule, what, price = _float_words(case, part)
+        what, price = _float_words(case, part)
         found.append(
             Proposal(
                 rule=rule,
@@ -60,19 +62,27 @@ def _floats(case: Case) -> list[Proposal]:
     return found
 
 
-def _float_words(case: Case, part: floats.FloatPart) -> tuple[str, str, str]:
-    """(rule, what to change, what comes with it)."""
+_FLOAT_RULES = {
+    floats.PartKind.MODEL: "NS001",
+    floats.PartKind.ISLAND: "NS002",
+    floats.PartKind.INPUT: "NS003",
+    floats.PartKind.OUTPUT: "NS003",
+}
+
+
+def _float_words(case: Case, part: floats.FloatPart) -> tuple[str, str]:
+    """(what to change, what comes with it)."""
     if part.kind is floats.PartKind.MODEL:
         what = "the model is in floating point, which the NPU does not run: quantise it to int8"
-        return "NS001", f"{what} (post-training, with a representative data set)", _CALIBRATE
+        return f"{what} (post-training, with a representative data set)", _CALIBRATE
     if part.kind is floats.PartKind.ISLAND:
         names = ", ".join(label(case.subgraph.ops[op]) for op in part.ops[:2])
         more = f" and {len(part.ops) - 2} more" if len(part.ops) > 2 else ""
-        return "NS002", f"{names}{more} compute in float: quantise them, too", _CALIBRATE
+        return f"{names}{more} compute in float: quantise them, too", _CALIBRATE
     edge = "takes" if part.kind is floats.PartKind.INPUT else "gives"
     name = case.subgraph.tensors[part.tensors[0]].name
     what = f"the model {edge} '{name}' in float and converts it on the CPU: export it with int8"
-    return "NS003", what, "the application converts, if it has to"
+    return what, "the application converts, if it has to"
 
 
 def _channels(case: Case) -> list[Proposal]:
@@ -187,22 +197,27 @@ def _edges(case: Case) -> list[Proposal]:
     ]
 
 
-def _softmaxes(case: Case) -> list[Proposal]:
-    """NS109: SOFTMAX in pieces, or left to the host."""
-    if not _on_npu(case):
-        return []
-    model, subgraph = case.model, case.graph.subgraph
-    found = [
+def _last_softmaxes(case: Case) -> list[Proposal]:
+    """NS109: SOFTMAX left to the host."""
+    return [
         Proposal(
             rule="NS109",
             group=f"softmax {op}",
             what=f"{label(case.subgraph.ops[op])} ends the model: leave it out, the largest logit "
             "is the largest probability",
-            change=Change(content=softmax.without_final_softmax(model, subgraph, op)),
+            change=Change(
+                content=softmax.without_final_softmax(case.model, case.graph.subgraph, op)
+            ),
             price="the host computes probabilities where it needs them",
         )
         for op in softmax.final_softmaxes(case.subgraph)[:MAX_PLACES]
+        if _on_npu(case)
     ]
+
+
+def _spread_softmaxes(case: Case) -> list[Proposal]:
+    """NS110: SOFTMAX in pieces."""
+    found = []
     spread = [
         op.index
         for op in case.subgraph.ops
@@ -211,7 +226,7 @@ def _softmaxes(case: Case) -> list[Proposal]:
     for op in spread[:MAX_PLACES]:
         kernels = len(case.graph.sources[op].scheduled_ops)
         for pieces in PIECES:
-            content = softmax.softmax_in_pieces(model, subgraph, op, pieces)
+            content = softmax.softmax_in_pieces(case.model, case.graph.subgraph, op, pieces)
             if content is not None:
                 found.append(
                     Proposal(
@@ -283,21 +298,21 @@ RULES = (
         title="a model in floating point",
         when="all that is computed is float",
         plans="the model with int8 tensors and weights (stand-in ranges)",
-        propose=lambda case: [p for p in _floats(case) if p.rule == "NS001"],
+        propose=lambda case: _floats(case, "NS001"),
     ),
     Rule(
         id="NS002",
         title="float islands",
         when="ops between DEQUANTIZE and QUANTIZE (or at an edge) compute in float",
         plans="the model with these in int8, and without the conversions",
-        propose=lambda case: [p for p in _floats(case) if p.rule == "NS002"],
+        propose=lambda case: _floats(case, "NS002"),
     ),
     Rule(
         id="NS003",
         title="float inputs and results",
         when="the model only converts an input from, or a result to float",
         plans="the model without the conversion",
-        propose=lambda case: [p for p in _floats(case) if p.rule == "NS003"],
+        propose=lambda case: _floats(case, "NS003"),
     ),
     Rule(
         id="NS101",
@@ -340,14 +355,14 @@ RULES = (
         title="a SOFTMAX at the end",
         when="a SOFTMAX is the last op of a result",
         plans="the model without it",
-        propose=lambda case: [p for p in _softmaxes(case) if p.rule == "NS109"],
+        propose=_last_softmaxes,
     ),
     Rule(
         id="NS110",
         title="SOFTMAX explosion",
         when="a SOFTMAX becomes several kernels with 32-bit temporaries",
         plans="the SOFTMAX in 2 and in 4 parts along an outer axis",
-        propose=lambda case: [p for p in _softmaxes(case) if p.rule == "NS110"],
+        propose=_spread_softmaxes,
     ),
     Rule(
         id="NS111",

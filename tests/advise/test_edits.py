@@ -9,7 +9,17 @@ import pytest
 
 from npusched.advise.fallbacks import REMEDIES
 from npusched.errors import ModelError
-from npusched.graph.edits import channels, floats, legal, norms, pools, prune, softmax, transposes
+from npusched.graph.edits import (
+    channels,
+    floats,
+    legal,
+    norms,
+    pools,
+    prune,
+    softmax,
+    subpixel,
+    transposes,
+)
 from npusched.hardware.target import Family
 from npusched.ir import Model, OpKind
 from npusched.ops import place
@@ -148,14 +158,14 @@ EQUAL: list[tuple[str, Make, tuple[int, ...], Edit, bool]] = [
         "a stride of 3 by phases",
         lambda b, x: b.transpose_conv(x, 6, 5, stride=3),
         (1, 5, 7, 4),
-        lambda m: legal.subpixel_transpose_conv(m, 0, 0),
+        lambda m: subpixel.subpixel_transpose_conv(m, 0, 0),
         True,
     ),
     (
         "a stride of 4 by phases",
         lambda b, x: b.transpose_conv(x, 6, 7, stride=4),
         (1, 5, 7, 4),
-        lambda m: legal.subpixel_transpose_conv(m, 0, 0),
+        lambda m: subpixel.subpixel_transpose_conv(m, 0, 0),
         True,
     ),
     (
