@@ -235,6 +235,7 @@ def _spread_softmaxes(case: Case) -> list[Proposal]:
                         what=f"{label(case.subgraph.ops[op])} runs as {kernels} kernels with "
                         f"32-bit temporaries: {pieces} parts, one after the other",
                         change=Change(content=content),
+                        price="results stay the same",
                     )
                 )
     return found

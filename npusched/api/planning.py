@@ -13,6 +13,7 @@ from npusched.api.options import DEFAULT_MAX_COMPILATIONS, PlanOptions
 from npusched.errors import ModelError
 
 if TYPE_CHECKING:
+    from npusched.advise.engine import Progress as AdviceProgress
     from npusched.api.candidates import AskedCandidates, Progress
     from npusched.api.weights import WeightTable
     from npusched.graph.opgraph import OpGraph
@@ -84,14 +85,16 @@ def plan_report(
     target: Target,
     options: PlanOptions | None = None,
     progress: Progress | None = None,
+    advice_progress: AdviceProgress | None = None,
 ) -> PlanReport:
     """Like ``plan``, for bytes and a resolved target.
 
-    ``progress`` is called after each compilation of a sweep for candidates.
+    ``progress`` is called after each compilation of a sweep for candidates, ``advice_progress``
+    before each change is planned (with ``options.advice`` "all").
     """
     options = options or PlanOptions()
     planned = make_plan(content, name=name, target=target, options=options, progress=progress)
-    return report_of(planned, target)
+    return report_of(planned, target, advice_progress)
 
 
 class Planned(NamedTuple):
@@ -136,7 +139,9 @@ def best_planned(
     return Planned(ready, planner, found, candidates)
 
 
-def report_of(planned: Planned, target: Target) -> PlanReport:
+def report_of(
+    planned: Planned, target: Target, advice_progress: AdviceProgress | None = None
+) -> PlanReport:
     """The report of a plan: with fusion levels, advice, and what its ops cost alone."""
     from npusched.graph.reorder import reordered
     from npusched.report import PlanInputs, build_report
@@ -164,7 +169,7 @@ def report_of(planned: Planned, target: Target) -> PlanReport:
             lambda_cycles_per_byte=options.lambda_cycles_per_byte,
             max_offchip_bytes=options.limit_bytes,
             allowed=options.allowed,
-            advice=_advice(planned, graph, target, folded),
+            advice=_advice(planned, graph, target, folded, advice_progress),
             candidates=candidates,
         )
     )
@@ -175,6 +180,7 @@ def _advice(
     graph: OpGraph,
     target: Target,
     folded: tuple[OrderedPlanner, int] | None,
+    progress: AdviceProgress | None,
 ) -> list[Advice]:
     """What the report says of changes, as ``PlanOptions.advice`` asks. ``graph`` is in plan order.
 
@@ -188,7 +194,7 @@ def _advice(
     if mode == "all":
         from npusched.api.advising import found_for
 
-        return [published_found(each) for each in found_for(planned, target)]
+        return [published_found(each) for each in found_for(planned, target, progress)]
     from npusched.advise import Situation, advise
 
     situation = Situation(

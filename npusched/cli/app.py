@@ -31,6 +31,7 @@ from npusched.cli.options import (
 from npusched.cli.output import (
     STDOUT,
     compilation_counter,
+    plan_counter,
     print_note,
     print_warning,
     terminal_width,
@@ -125,16 +126,24 @@ def plan(
 
     from npusched import api
 
-    make = api.frontier_report if frontier else api.plan_report
-    options = replace(options, advice=advice)
-    with compilation_counter() as progress:
-        report = make(
-            read_bytes(model),
-            name=display_name(model),
-            target=target_arguments.load(),
-            options=options,
-            progress=progress,
-        )
+    if frontier and advice != "quick":
+        raise click.UsageError("--advice is about one plan: leave --frontier out")
+    with compilation_counter() as progress, plan_counter() as advice_progress:
+        content, name, target = read_bytes(model), display_name(model), target_arguments.load()
+        report: PlanReport | FrontierReport
+        if frontier:
+            report = api.frontier_report(
+                content, name=name, target=target, options=options, progress=progress
+            )
+        else:
+            report = api.plan_report(
+                content,
+                name=name,
+                target=target,
+                options=replace(options, advice=advice),
+                progress=progress,
+                advice_progress=advice_progress,
+            )
     for warning in report.warnings:
         print_warning(warning)
     is_json = format_ == "json"

@@ -11,15 +11,20 @@ from npusched.tflite import Builder, Ref
 
 Net = Callable[[], bytes]
 
+SIZE = 16
+"""Rows and columns of most inputs."""
 
-def built(make: Callable[[Builder, Ref], Ref], shape: tuple[int, ...] = (1, 24, 24, 16)) -> bytes:
+
+def built(
+    make: Callable[[Builder, Ref], Ref], shape: tuple[int, ...] = (1, SIZE, SIZE, 16)
+) -> bytes:
     """A network from one int8 input; results of a multiple of 16 channels leave nothing to say."""
     b = Builder("net")
     b.output(make(b, b.input("x", shape)))
     return b.build()
 
 
-def stack(channels: int, size: int = 24) -> bytes:
+def stack(channels: int, size: int = SIZE) -> bytes:
     """Two convolutions with so many channels between them."""
     return built(
         lambda b, x: b.conv2d(b.conv2d(x, channels, activation="RELU"), 16), (1, size, size, 16)
@@ -71,7 +76,7 @@ def island(*, turned: bool) -> bytes:
 def turned_input(*, turned: bool) -> bytes:
     """An NCHW input that is turned first, or an NHWC one."""
     b = Builder("net")
-    x = b.input("x", (1, 16, 24, 24) if turned else (1, 24, 24, 16))
+    x = b.input("x", (1, 16, SIZE, SIZE) if turned else (1, SIZE, SIZE, 16))
     y = b.transpose(x, (0, 2, 3, 1)) if turned else x
     b.output(b.conv2d(y, 16))
     return b.build()
@@ -80,9 +85,9 @@ def turned_input(*, turned: bool) -> bytes:
 def float_network(dtype: str) -> bytes:
     """A small network in float32 or int8."""
     b = Builder("net")
-    x = b.input("x", (1, 24, 24, 16), dtype)
+    x = b.input("x", (1, SIZE, SIZE, 16), dtype)
     y = b.conv2d(x, 16, activation="RELU")
-    z = b.fully_connected(b.reshape(b.avg_pool2d(y, 24), (1, 16)), 16)
+    z = b.fully_connected(b.reshape(b.avg_pool2d(y, SIZE), (1, 16)), 16)
     b.output(z)
     return b.build()
 
@@ -105,7 +110,7 @@ def float_middle(*, in_float: bool) -> bytes:
 def float_input(*, in_float: bool) -> bytes:
     """An input that the model quantises, or that comes in int8."""
     b = Builder("net")
-    x = b.input("x", (1, 24, 24, 16), "float32" if in_float else "int8")
+    x = b.input("x", (1, SIZE, SIZE, 16), "float32" if in_float else "int8")
     y = b.quantize(x, "int8") if in_float else x
     b.output(b.conv2d(y, 16))
     return b.build()
@@ -182,7 +187,7 @@ def classifier(*, softmax: bool) -> bytes:
     """Logits of 16 classes, or their probabilities."""
 
     def make(b: Builder, x: Ref) -> Ref:
-        y = b.fully_connected(b.reshape(b.avg_pool2d(x, 24), (1, 16)), 16)
+        y = b.fully_connected(b.reshape(b.avg_pool2d(x, SIZE), (1, 16)), 16)
         return b.softmax(y) if softmax else y
 
     return built(make)
@@ -195,7 +200,7 @@ def global_mean(*, pooled: bool) -> bytes:
         y = b.conv2d(x, 64)
         if not pooled:
             return b.fully_connected(b.mean(y), 16)
-        flat = b.reshape(b.avg_pool2d(y, 24), (1, 64))
+        flat = b.reshape(b.avg_pool2d(y, SIZE), (1, 64))
         return b.fully_connected(b.quantize(flat, "int8", scale=0.05, zero_point=0), 16)
 
     return built(make)

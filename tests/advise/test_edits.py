@@ -322,7 +322,7 @@ def test_a_norm_before_a_convolution_goes_into_it() -> None:
     model = model_of(nets.norm_before(folded=False))
     (found,) = norms.forward_norms(model.subgraphs[0])
     after = norms.folded_forward(model, 0, found)
-    x = np.clip(np.random.default_rng(0).normal(0, 20, (1, 24, 24, 16)), -128, 127)
+    x = np.clip(np.random.default_rng(0).normal(0, 20, (1, nets.SIZE, nets.SIZE, 16)), -128, 127)
     results = []
     for content in (model.content, after):
         reference = Reference(content)

@@ -148,6 +148,8 @@ def test_a_plan_brings_notes_or_all_advice_or_none(
     assert [msgspec.convert(each, type(report.advice[0])) for each in full] == [*report.advice]
     assert form_of(capsys, ["plan", model, *TARGET, "--advice", "none"], 0)["advice"] == []
     assert tuple(ADVICE) == get_args(AdviceMode)
+    assert run(["plan", model, *TARGET, "--frontier", "--advice", "all"]) == 2
+    assert "--advice is about one plan" in capsys.readouterr().err
 
 
 def test_many_and_hostile_advices_stay_within_40_lines(report: AdviceReport) -> None:
