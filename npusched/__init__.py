@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from npusched.api import (
+        advice,
         check,
         compare,
         diff,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from npusched.hardware import Target, load_target, target_names
     from npusched.report import PlanReport, plan_schema, render_json, render_text
+    from npusched.report.advice_types import AdviceReport
     from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
     from npusched.report.diff_types import DiffReport
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdviceReport",
     "CheckReport",
     "CompareReport",
     "DiffReport",
@@ -66,6 +69,7 @@ __all__ = [
     "TuneReport",
     "VelaError",
     "__version__",
+    "advice",
     "check",
     "compare",
     "diff",
@@ -86,6 +90,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdviceReport": "report.advice_types",
     "CheckReport": "report.check_types",
     "CompareReport": "report.compare_types",
     "DiffReport": "report.diff_types",
@@ -104,6 +109,7 @@ _HOMES = {
     "TargetError": "errors",
     "TuneReport": "report.tune_types",
     "VelaError": "errors",
+    "advice": "api",
     "check": "api",
     "compare": "api",
     "diff": "api",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from npusched.api.advising import advice, advise_model, changed_model
     from npusched.api.budgets import frontier, frontier_report
     from npusched.api.caching import cache_clear, cache_info
     from npusched.api.checking import baseline_of, check, check_report, limits_of
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 __all__ = [
     "FoldResult",
     "PlanOptions",
+    "advice",
+    "advise_model",
     "baseline_of",
     "cache_clear",
     "cache_info",
+    "changed_model",
     "check",
     "check_report",
     "compare",
@@ -63,9 +67,12 @@ __all__ = [
 _HOMES = {
     "FoldResult": "folding",
     "PlanOptions": "options",
+    "advice": "advising",
+    "advise_model": "advising",
     "baseline_of": "checking",
     "cache_clear": "caching",
     "cache_info": "caching",
+    "changed_model": "advising",
     "check": "checking",
     "check_report": "checking",
     "compare": "comparing",

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from npusched import __version__
+from npusched.cli.advise import advise
 from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
 from npusched.cli.completing import completion
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.explain import explain
 from npusched.cli.options import (
+    ADVICE,
     FRONTIER_FORMATS,
     OVERLAY_METRICS,
     PLAN_FORMATS,
@@ -35,6 +37,7 @@ from npusched.cli.output import (
     STDOUT,
     print_note,
     print_warning,
+    show_changes,
     show_compilations,
     terminal_width,
     use_colour,
@@ -47,7 +50,10 @@ from npusched.cli.tune import tune
 
 if TYPE_CHECKING:
     from npusched.api import PlanOptions
+    from npusched.report import PlanReport
+    from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_overlay import OverlayMetric
+    from npusched.report.types import AdviceMode
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -91,6 +97,13 @@ def app() -> None:
 )
 @candidate_options
 @click.option(
+    "--advice",
+    type=click.Choice(ADVICE),
+    default="quick",
+    show_default=True,
+    help="What to say of changes: quick is a glance, all plans every one ('npusched advise').",
+)
+@click.option(
     "--top",
     type=click.IntRange(min=0),
     default=6,
@@ -112,6 +125,7 @@ def plan(
     target_arguments: TargetArguments,
     options: PlanOptions,
     frontier: bool,
+    advice: AdviceMode,
     top: int,
     overlay_metric: OverlayMetric,
     format_: str,
@@ -126,6 +140,8 @@ def plan(
     md is for a pull request, csv has Vela's column names; github prints workflow commands and sarif
     a SARIF 2.1.0 log of what there is to say; trace is for Perfetto, overlay for Model Explorer.
     """
+    from msgspec.structs import replace
+
     from npusched import api
     from npusched.report.plan_forms import View, render
 
@@ -133,14 +149,23 @@ def plan(
         raise click.UsageError(
             f"--frontier lists plans as {', '.join(FRONTIER_FORMATS)}; {format_} shows one plan"
         )
-    make = api.frontier_report if frontier else api.plan_report
-    report = make(
-        read_bytes(model),
-        name=display_name(model),
-        target=target_arguments.load(),
-        options=options,
-        progress=show_compilations,
-    )
+    if frontier and advice != "quick":
+        raise click.UsageError("--advice is about one plan: leave --frontier out")
+    content, name, target = read_bytes(model), display_name(model), target_arguments.load()
+    report: PlanReport | FrontierReport
+    if frontier:
+        report = api.frontier_report(
+            content, name=name, target=target, options=options, progress=show_compilations
+        )
+    else:
+        report = api.plan_report(
+            content,
+            name=name,
+            target=target,
+            options=replace(options, advice=advice),
+            progress=show_compilations,
+            advice_progress=show_changes,
+        )
     for warning in report.warnings:
         print_warning(warning)
     to_stdout = output is None or output == STDOUT
@@ -332,6 +357,7 @@ def doctor(format_: str, output: Path | None) -> int:
     return 3 if any(check.state == "failed" for check in checks) else 0
 
 
+app.add_command(advise)
 app.add_command(check)
 app.add_command(completion)
 app.add_command(diff)

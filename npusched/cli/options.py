@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 CANDIDATES = ["none", "asked", "sweep"]
 """As ``report.types.CandidateMode``, which is not imported for ``--help``; a test compares them."""
 
+ADVICE = ["none", "quick", "all"]
+"""As ``report.types.AdviceMode``, which is not imported for ``--help``; a test compares them."""
+
 PLAN_FORMATS = ["text", "json", "md", "csv", "github", "sarif", "trace", "overlay"]
 
 FRONTIER_FORMATS = ["text", "json", "md", "csv"]

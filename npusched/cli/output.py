@@ -152,6 +152,13 @@ def show_compilations(compilations: int, distinct: int) -> None:
     STATUS.say(f"{compilations} compilations by Vela, {distinct} distinct results")
 
 
+def show_changes(done: int, total: int, what: str) -> None:
+    """Say which change is being planned, where the line of progress is shown."""
+    from npusched.report.units import plain_text
+
+    STATUS.say(showable(f"planning change {done} of {total}: {plain_text(what, 80)}", sys.stderr))
+
+
 def terminal_width(stream: TextIO) -> int:
     """Columns: $COLUMNS, else the terminal's, else ``DEFAULT_WIDTH`` (also for files and pipes)."""
     if not os.environ.get("COLUMNS", "").isdigit() and not stream.isatty():

@@ -10,7 +10,6 @@ from typing import Literal
 import msgspec
 
 from npusched import __version__
-from npusched import advise as advising
 from npusched.cost.cpu import npu_call_cycles
 from npusched.graph.chains import StopKind
 from npusched.graph.opgraph import OpGraph, SourcePlacement
@@ -25,7 +24,6 @@ from npusched.report.types import (
     AllocationFacts,
     BoundFacts,
     CandidateFacts,
-    Delta,
     FusionLevel,
     Interval,
     ModelFacts,
@@ -64,7 +62,7 @@ class PlanInputs(msgspec.Struct, frozen=True, kw_only=True):
     lambda_cycles_per_byte: float
     max_offchip_bytes: int | None = None
     allowed: Sequence[str] = ()
-    advice: Sequence[advising.Advice] = ()
+    advice: Sequence[Advice] = ()
 
     @property
     def subgraph(self) -> Subgraph:
@@ -115,22 +113,8 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         ),
         allocation=_allocation(inputs),
         live_sram_bytes=_live(inputs),
-        advice=tuple(_advice(advice) for advice in inputs.advice),
+        advice=tuple(inputs.advice),
         warnings=(*inputs.model.notes, *inputs.warnings, *plan.notes),
-    )
-
-
-def _advice(advice: advising.Advice) -> Advice:
-    return Advice(
-        id=advice.id,
-        severity=advice.severity.value,
-        message=advice.message,
-        delta=Delta(
-            sram_bytes=advice.effect.sram_bytes,
-            cycles=advice.effect.cycles,
-            energy_nj=advice.effect.energy_nj,
-        ),
-        confidence=advice.confidence.value,
     )
 
 

@@ -15,6 +15,9 @@ from npusched.hardware.target import Target
 
 SCHEMA_VERSION = "1.0"
 
+AdviceMode: TypeAlias = Literal["none", "quick", "all"]
+"""What a plan's report says of changes: nothing, what a glance tells, or all that help."""
+
 
 class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of published values."""
@@ -235,6 +238,11 @@ class Delta(Published, frozen=True, kw_only=True):
     sram_bytes: int | None = None
     cycles: int | None = None
     energy_nj: float | None = None
+    latency_s: float | None = None
+    cpu_cycles: int | None = None
+    offchip_bytes: int | None = None
+    constant_bytes: int | None = None
+    cpu_ops: int | None = None
 
 
 class Advice(Published, frozen=True, kw_only=True):
@@ -245,6 +253,9 @@ class Advice(Published, frozen=True, kw_only=True):
     message: str
     delta: Delta
     confidence: Literal["low", "medium", "high"]
+    band: float = 0.0
+    changes: Literal["model", "target", "budget", ""] = ""
+    gain: float | None = None
 
 
 class Provenance(Published, frozen=True, kw_only=True):

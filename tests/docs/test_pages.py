@@ -16,6 +16,7 @@ from npusched.cli import run
 from npusched.cli.app import app
 from npusched.report.field_docs import FIELD_DOCS
 from tests.conftest import REPOSITORY
+from tests.docs.advice_page import advice_page
 from tests.docs.pages import cli_page, compare_page, json_page
 from tests.docs.python_page import python_page
 from tests.docs.sweep_page import sweep_page
@@ -67,6 +68,10 @@ def test_everything_in_python_is_described() -> None:
         if name != "__version__":
             assert f"## {name}\n" in page or f"| `{name}` | " in page
     assert "|  |" not in page
+
+
+def test_the_advice_page(golden: Callable[[Path, str], None]) -> None:
+    golden(DOCS / "advice.md", advice_page())
 
 
 def test_the_json_page_has_every_field() -> None:
