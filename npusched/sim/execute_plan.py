@@ -330,14 +330,17 @@ class _Execution:
         ]
         if not found:
             name = self.graph.feature_maps[tensor].name
-            raise PlanError(f"{name!r} has no buffer in segment {self.step}")
+            raise PlanError(f"{name!r} has no buffer", f"in segment {self.step}, which uses it")
         k, buffer = max(found, key=lambda item: item[1].is_copy)
         return self._place(k, buffer)
 
     def _place(self, number: int, buffer: Buffer) -> Place:
         rolls = buffer.kind is BufferKind.ROLLING
         if rolls and buffer.rows < 1:
-            raise PlanError(f"the rolling buffer of {buffer.name!r} has no rows")
+            raise PlanError(
+                f"the rolling buffer of {buffer.name!r} has no rows",
+                f"{buffer.rows} rows in {buffer.size_bytes} bytes",
+            )
         is_map = buffer.kind is not BufferKind.WEIGHTS
         return Place(
             number=number,
