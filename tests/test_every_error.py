@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from npusched.errors import InfeasibleError, ModelError, NpuschedError
 from npusched.report import render_error
 from npusched.report.units import plain_text
+from tests.conftest import REPOSITORY
 from tests.errors.commands import COMMANDS
 from tests.errors.compiler import COMPILER
 from tests.errors.files import FILES
@@ -64,7 +66,8 @@ def test_error(
         TRIGGERS[site](place)
     error = _error_of(site, made)
     _review(error, site)
-    if place.ended is not None and made.errors[-1][1] is error:
+    if place.ended is not None:
+        assert made.errors[-1][1] is error
         _review_end(place.ended, error)
 
 
@@ -105,7 +108,7 @@ def _review_end(ended: Ended, error: NpuschedError) -> None:
     assert ended.code == error.exit_code
     assert "Traceback" not in ended.err
     said = " ".join(ended.err.split())
-    assert said.count("error: ") >= 1
+    assert "error: " in said
     assert plain_text(error.what)[:40].rstrip("…") in said
 
 
@@ -123,3 +126,16 @@ def test_hostile_names_stay_on_their_line() -> None:
         assert text == "a\\x0d\\x0ab\\x00\\x1b[2J\\u202e\\u2028\\ud800c"
     assert error.values["name"] == odd
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_the_page_has_every_kind() -> None:
+    """docs/errors.md: each kind with its exit code."""
+    page = (REPOSITORY / "docs" / "errors.md").read_text("utf-8")
+    stated = dict(re.findall(r"^\| `(\w+)` \| (\d) \|", page, re.MULTILINE))
+    kinds = {each.kind: str(each.exit_code) for each in _classes(NpuschedError)}
+    assert stated == kinds
+
+
+def _classes(kind: type[NpuschedError]) -> list[type[NpuschedError]]:
+    """A class and all below it, the general ones last."""
+    return [found for each in kind.__subclasses__() for found in _classes(each)] + [kind]

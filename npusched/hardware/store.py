@@ -213,7 +213,7 @@ def _check_classes(
         raise TargetError(
             f"{path.name}: the cost classes of [cpu.{table}] are not complete or not known",
             f"missing or unknown: {', '.join(wrong)}",
-            f"cost classes: {', '.join(sorted(known))}",
+            f"state each of these once: {', '.join(sorted(known))}",
             path=str(path),
         )
 

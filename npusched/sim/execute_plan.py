@@ -257,7 +257,7 @@ class _Execution:
         """Run one kernel on some rows: read, compute, write."""
         op = meaning.op
         if rows is not None and any(a.step_h > 1 for a in (*op.ifms, op.final_ofm)):
-            raise PlanError(f"op {op.id} runs in stripes", "but it touches every second row only")
+            raise PlanError(f"op {op.id} cannot run in stripes", "it touches every second row only")
         target = self._find(op.final_ofm.tensor, writes=True)
         if self.is_checked and self.plan.buffers[target.number].shift_bytes:
             # what it overwrites is gone before it reads: a kernel writes while it reads

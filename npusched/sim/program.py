@@ -331,7 +331,7 @@ class _Loader:
             raise SimError(
                 f"{where} uses region {index}, which the file does not define",
                 f"defined: {', '.join(str(known) for known in sorted(self.regions))}",
-                "the stream is damaged",
+                "the stream is damaged: compile the model again",
             )
         return region
 
@@ -343,7 +343,7 @@ class _Loader:
             raise SimError(
                 f"{where} writes to constants",
                 f"bytes {span[0]} to {span[1]} of region {index} ({region.name})",
-                "the stream is damaged",
+                "the stream is damaged: compile the model again",
             )
         return region.key
 
@@ -357,7 +357,7 @@ class _Loader:
             raise SimError(
                 f"{where} reads bytes that hold no constant at this time",
                 f"bytes {span[0]} to {span[1]} of region {part.region}",
-                "a DMA is missing, or something overwrote what it had copied",
+                "a DMA is missing, or its copy was overwritten: compile the model again",
             )
         return self.bytes[key][span[0] : span[1]].tobytes()
 

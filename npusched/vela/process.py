@@ -275,7 +275,7 @@ def _failure(reply: Failed, printed: str) -> VelaError:
     if reply.error == "MemoryError":
         return VelaError(
             "Vela ran out of memory",
-            reply.message or last_line(printed),
+            reply.message or last_line(printed) or "it asked for more than this machine gives it",
             "try fewer features or another arena size",
             reason="memory",
         )

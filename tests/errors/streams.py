@@ -187,6 +187,11 @@ def _draw_texts(_: Place) -> None:
     reference.random_inputs(graph, 1, 0)
 
 
+def _without_litert(place: Place) -> None:
+    place.absent("ai_edge_litert.interpreter")
+    litert.Reference(demo("chain:2"))
+
+
 def _refused_by_litert(place: Place) -> None:
     """The interpreter's own error; its constructor stands in for a model that it cannot run."""
 
@@ -241,10 +246,7 @@ STREAMS: Table = {
     "sim.kernel_cost:_accelerator": lambda _: _accelerator(
         _ready().programs[0], load_target("cortex-m55")
     ),
-    "sim.litert:_litert": lambda place: (
-        place.absent("ai_edge_litert.interpreter"),
-        litert.Reference(demo("chain:2")),
-    ),
+    "sim.litert:_litert": _without_litert,
     "sim.litert:_cannot_run": _refused_by_litert,
     "sim.memory:check_span": lambda _: check_span(
         (8, 24), Region(index=1, name="scratch", size_bytes=16), "DMA 0 (byte 8)"

@@ -74,7 +74,7 @@ class _Future:
 def _future(status: str, error: Exception | None = None) -> Trigger:
     def run(_: Place) -> None:
         pytest.importorskip("distributed", reason="needs the extra npusched[distributed]")
-        list(cluster._rows_of(_Future(status, error), _task()))  # type: ignore[arg-type]
+        list(cluster._rows_of(_Future(status, error), _task()))
 
     return run
 
