@@ -53,7 +53,11 @@ def write_result(text: str, output: Path | None, *, is_json: bool = False) -> No
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise NpuschedError("cannot write to stdout", error.strerror or str(error)) from error
+        raise NpuschedError(
+            "cannot write to stdout",
+            error.strerror or str(error),
+            "make room, or write to another place with -o FILE",
+        ) from error
 
 
 def showable(text: str, stream: TextIO, *, is_json: bool = False) -> str:

@@ -64,8 +64,6 @@ def _attempt(arguments: list[str], *, debug: bool) -> int | NpuschedError:
         return error
     except click.UsageError as error:
         return _usage_error(error)
-    except click.ClickException as error:
-        return UsageError(error.format_message())
     except (BrokenPipeError, click.Abort):
         raise
     except Exception as error:  # noqa: BLE001 - the last line of defence: exit code 3, no traceback

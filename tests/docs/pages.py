@@ -57,8 +57,8 @@ exact: bytes and cycles whole numbers, seconds and nanojoules floats. The form i
 In Python the same values are attributes: `npusched.plan(…)` returns a frozen `PlanReport`.
 
 Errors are `{{"error": {{"kind", "what", "why", "hint", …}}}}` with the values of the error beside
-them. Kinds: `model`, `target`, `infeasible` (with `need_bytes`, `have_bytes`, `excess_bytes`,
-`smallest_feasible_bytes`, `peak`, `levers`), `vela`, `sim` (an execution), `usage`, `internal`.
+them: [Errors](errors.md). A budget that no plan fits has `need_bytes`, `have_bytes`,
+`excess_bytes`, `smallest_feasible_bytes`, `peak` and `levers`.
 
 Shapes are (n, h, w, c). A step is one segment; ranges of steps are half-open.
 
