@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         VelaError,
     )
     from npusched.hardware import Target, load_target, target_names
-    from npusched.report import PlanReport, plan_schema, render_json, render_text
+    from npusched.report import PlanReport, plan_schema, render_html, render_json, render_text
     from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
     from npusched.report.diff_types import DiffReport
@@ -58,6 +58,7 @@ __all__ = [
     "plan",
     "plan_schema",
     "prove_plan",
+    "render_html",
     "render_json",
     "render_text",
     "sweep",
@@ -90,6 +91,7 @@ _HOMES = {
     "plan": "api",
     "plan_schema": "report",
     "prove_plan": "api",
+    "render_html": "report",
     "render_json": "report",
     "render_text": "report",
     "sweep": "batch",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from npusched.api.folding import FoldResult, fold
     from npusched.api.inspecting import inspect_report, inspect_trace
     from npusched.api.options import PlanOptions
+    from npusched.api.pages import figure_svg, plan_page
     from npusched.api.planning import plan, plan_report
     from npusched.api.proving import prove_plan, prove_plan_report
     from npusched.api.tuning import tune, tune_report
@@ -35,6 +36,7 @@ __all__ = [
     "compare_report",
     "diff",
     "diff_report",
+    "figure_svg",
     "fold",
     "frontier",
     "frontier_report",
@@ -43,6 +45,7 @@ __all__ = [
     "limits_of",
     "npz_bytes",
     "plan",
+    "plan_page",
     "plan_report",
     "prove_plan",
     "prove_plan_report",
@@ -66,6 +69,7 @@ _HOMES = {
     "compare_report": "comparing",
     "diff": "diffing",
     "diff_report": "diffing",
+    "figure_svg": "pages",
     "fold": "folding",
     "frontier": "budgets",
     "frontier_report": "budgets",
@@ -74,6 +78,7 @@ _HOMES = {
     "limits_of": "checking",
     "npz_bytes": "executing",
     "plan": "planning",
+    "plan_page": "pages",
     "plan_report": "planning",
     "prove_plan": "proving",
     "prove_plan_report": "proving",

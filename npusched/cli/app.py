@@ -17,6 +17,7 @@ from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.options import (
+    PAGE_PARTS,
     PLAN_FORMATS,
     candidate_options,
     common_options,
@@ -36,6 +37,7 @@ from npusched.cli.output import (
     write_file,
     write_result,
 )
+from npusched.cli.pages import plot, write_page
 from npusched.cli.parse import TargetArguments, display_name, read_bytes
 from npusched.cli.sweep import sweep
 from npusched.cli.tune import tune
@@ -72,6 +74,7 @@ def app() -> None:
         "npusched plan model.tflite -c ethos-u55-128",
         "npusched plan model.tflite -c ethos-u65-256 --sram 32KiB --format json -o plan.json",
         "npusched plan model.tflite -c ethos-u55-128 --frontier",
+        "npusched plan model.tflite -c ethos-u55-128 --format html -o report.html",
         "npusched plan model.tflite -c ethos-u55-128 --clock 400MHz --derate sram=0.5",
         "npusched plan model.tflite -c ethos-u55-128 --vela-config my.ini --memory-mode M",
     ),
@@ -85,6 +88,13 @@ def app() -> None:
     help="List the best plan for every amount of SRAM, within the budget and below.",
 )
 @candidate_options
+@click.option(
+    "--with",
+    "parts",
+    multiple=True,
+    type=click.Choice(PAGE_PARTS),
+    help="Beside the plan in a page (repeat for more). Default: both, if quick and possible.",
+)
 @click.option(
     "--top",
     type=click.IntRange(min=0),
@@ -100,6 +110,7 @@ def plan(
     target_arguments: TargetArguments,
     options: PlanOptions,
     frontier: bool,
+    parts: tuple[str, ...],
     top: int,
     format_: str,
     output: Path | None,
@@ -109,9 +120,17 @@ def plan(
     --sram limits the arena with graph inputs and outputs (memory mode Shared_Sram), the arena and
     the constants (Sram_Only), or the staging cache (Dedicated_Sram). If no plan fits, the error
     names the smallest budget that does (exit code 1).
+
+    --format html writes one file that needs no network: figures, tables, and the JSON.
     """
     from npusched import api
 
+    if format_ == "html":
+        if frontier:
+            raise click.UsageError("a page is of a plan: --with frontier puts the curve in it")
+        return write_page(model, target_arguments, options, parts, output)
+    if parts:
+        raise click.UsageError("--with goes with --format html")
     make = api.frontier_report if frontier else api.plan_report
     with compilation_counter() as progress:
         report = make(
@@ -326,6 +345,7 @@ app.add_command(check)
 app.add_command(diff)
 app.add_command(compare)
 app.add_command(tune)
+app.add_command(plot)
 app.add_command(run)
 app.add_command(prove)
 app.add_command(inspect)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 CANDIDATES = ["none", "asked", "sweep"]
 """As ``report.types.CandidateMode``, which is not imported for ``--help``; a test compares them."""
 
-PLAN_FORMATS = ["text", "json"]
+PLAN_FORMATS = ["text", "json", "html"]
+
+PAGE_PARTS = ["frontier", "compare", "none"]
+"""As ``api.pages.PagePart``, and "none"; a test compares them."""
 
 SWITCHES = ["block-choice", "staged-input", "overlap"]
 """As ``schedule.Switch``, which is not imported for ``--help``; a test compares them."""

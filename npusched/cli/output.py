@@ -164,6 +164,26 @@ def compilation_counter() -> Iterator[Callable[[int, int], None]]:
             sys.stderr.flush()
 
 
+@contextmanager
+def stage_line() -> Iterator[Callable[[str], None]]:
+    """A callback that shows on stderr what is being done, one line over the last; not in a file."""
+    written = 0
+
+    def show(text: str) -> None:
+        nonlocal written
+        if sys.stderr.isatty():
+            sys.stderr.write("\r" + f"{text} …".ljust(written))
+            sys.stderr.flush()
+            written = max(written, len(text) + 2)
+
+    try:
+        yield show
+    finally:
+        if written:
+            sys.stderr.write("\r" + " " * written + "\r")
+            sys.stderr.flush()
+
+
 def terminal_width(stream: TextIO) -> int:
     """Columns: $COLUMNS, else the terminal's, else ``DEFAULT_WIDTH`` (also for files and pipes)."""
     if not os.environ.get("COLUMNS", "").isdigit() and not stream.isatty():
