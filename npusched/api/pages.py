@@ -23,8 +23,12 @@ FigureName: TypeAlias = Literal[
     "memory", "timeline", "roofline", "fusion", "graph", "frontier", "compare"
 ]
 
-FRONTIER_KERNELS: Final = 400
-"""A page has a frontier unless told otherwise up to so many kernels: more take minutes."""
+FRONTIER_KERNELS: Final = 160
+STAGED_FRONTIER_KERNELS: Final = 64
+"""A page has a frontier unless told otherwise up to so many kernels: more may take minutes.
+
+The second where a cache is staged (Dedicated_Sram), which makes every plan search much longer.
+"""
 
 Stage: TypeAlias = Callable[[str], None]
 """Is told what is being done, before it is."""
@@ -85,10 +89,11 @@ def _left_out(
         known: tuple[PagePart, ...] = ("frontier", "compare")
         return {part: "Not computed: not asked for." for part in known if part not in parts}
     why: dict[str, str] = {}
-    if len(report.ops) > FRONTIER_KERNELS:
+    is_staged = report.target.roles.cache != report.target.roles.arena
+    if len(report.ops) > (STAGED_FRONTIER_KERNELS if is_staged else FRONTIER_KERNELS):
         why["frontier"] = (
-            f"Not computed: a frontier of {len(report.ops)} kernels takes minutes. "
-            "Ask for it with --with frontier."
+            f"Not computed: a frontier of {len(report.ops)} kernels may take minutes. "
+            "Ask for it with --with frontier (and --with compare for both)."
         )
     if report.target.accelerator is None:
         why["compare"] = "Not compared: Vela compiles for Ethos-U only."

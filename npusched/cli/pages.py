@@ -100,7 +100,7 @@ def plot(
     theme: str,
     output: Path | None,
 ) -> int:
-    """Draw one FIGURE of a plan of MODEL as SVG, or as PNG if the file's name ends in .png.
+    r"""Draw one FIGURE of a plan of MODEL as SVG, or as PNG if the file's name ends in .png.
 
     \b
     memory    what lies where in the SRAM, and when

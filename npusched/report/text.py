@@ -227,6 +227,7 @@ def traffic_parts(report: PlanReport) -> list[str]:
 
 
 def placement_parts(report: PlanReport) -> list[str]:
+    """How many ops run where, and how many kernel calls that makes."""
     count = dict.fromkeys(("npu", "cpu", "view", "folded"), 0)
     for op in report.source_ops:
         count[op.placement] += 1

@@ -92,9 +92,7 @@ def _fragment(
     if facts:
         parts.append(Markup("<p>{}</p>").format(" · ".join(facts)))
     parts.append(Markup(table))
-    for drawing in drawings:
-        if drawing is not None:
-            parts.append(_figure(drawing))
+    parts += [_figure(drawing) for drawing in drawings if drawing is not None]
     return str(Markup("").join([*parts, Markup("</div>\n")]))
 
 

@@ -91,7 +91,9 @@ def render_html(
             **context,
             sections=_sections(context),
             style=Markup(_style()),
-            hatch=Markup(f'<svg width="0" height="0" aria-hidden="true" class="sr nf">{HATCH}</svg>'),
+            hatch=Markup(
+                f'<svg width="0" height="0" aria-hidden="true" class="sr nf">{HATCH}</svg>'
+            ),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             embedded=_embedded(report, extra),

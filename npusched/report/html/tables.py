@@ -33,7 +33,7 @@ from npusched.report.units import (
 )
 from npusched.vela.join import JoinedOp, Side
 
-MAX_OPS: Final = 400
+MAX_OPS: Final = 320
 """Most kernels of the table, the longest; the JSON has all."""
 
 FULL_NAME: Final = 200
@@ -78,7 +78,7 @@ _OP_HEADS: Final = (
     Head(title="MACs %", classes="n opt", why="share of the MAC array that is busy"),
     Head(title="read KiB", classes="n opt", why="bytes read from all memories"),
     Head(title="written KiB", classes="n opt", why="bytes written to all memories"),
-    Head(title="runs", classes="opt", why="stripes, and the chain that it is part of"),
+    Head(title="runs", classes="opt", why="whole, or how many stripes; of which fused chain"),
     Head(title="bound by"),
 )
 
@@ -96,7 +96,7 @@ def _op_row(report: PlanReport, op: OpFacts, total: float) -> Row:
     segment = report.segments[op.segment]
     runs = "whole"
     if len(segment.ops) > 1:
-        runs = f"{group_digits(segment.stripes)} stripes of {segment_range(segment)}"
+        runs = f"{group_digits(segment.stripes)}× in {segment_range(segment)}"
     elif segment.stripes > 1:
         runs = plural(segment.stripes, "stripe")
     busy = "-"
@@ -216,9 +216,7 @@ def totals_table(report: CompareReport) -> Table:
     """The totals of both sides, as the text form has them."""
     titles = ("", "cycles", "NPU only", "NPU time", "CPU time", "SRAM peak", "DRAM", "flash")
     heads = tuple(Head(title=title, classes="n" if k else "") for k, title in enumerate(titles))
-    rows = [
-        Row(cells=(title.strip(), *total_cells(total))) for title, total in total_rows(report)
-    ]
+    rows = [Row(cells=(title.strip(), *total_cells(total))) for title, total in total_rows(report)]
     return Table(heads=heads, rows=tuple(rows))
 
 
@@ -272,5 +270,3 @@ def _change(op: JoinedOp) -> str:
     if op.npusched is None or theirs is None or not theirs.cycles:
         return "-"
     return percent_change(op.npusched.cycles, theirs.cycles)
-
-

@@ -15,7 +15,7 @@ from npusched.report.svg.fusion import draw_fusion, fusion_panels
 from npusched.report.svg.graph import draw_graph
 from npusched.report.svg.memory import draw_memory
 from npusched.report.svg.roofline import draw_roofline
-from npusched.report.svg.theme import inline, standalone
+from npusched.report.svg.theme import Theme, inline, standalone
 from npusched.report.svg.timeline import draw_timeline
 from npusched.report.types import PlanReport
 
@@ -31,6 +31,7 @@ PLAN_FIGURES: Final[dict[str, Callable[[PlanReport], Drawing | None]]] = {
 __all__ = [
     "PLAN_FIGURES",
     "Drawing",
+    "Theme",
     "draw_compare",
     "draw_frontier",
     "draw_fusion",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from npusched.report.compare_types import CompareReport
 from npusched.report.svg.draw import (
@@ -27,6 +28,9 @@ from npusched.report.units import (
     short_name,
 )
 
+MAX_DOTS: Final = 320
+"""Most ops that are drawn: the longest."""
+
 
 class _Pair(NamedTuple):
     """An op of the file with the cycles of both sides."""
@@ -37,7 +41,7 @@ class _Pair(NamedTuple):
     weight: float
 
 
-_SIDES = (
+_SIDES: Final[tuple[tuple[str, int, str, Callable[[_Pair], bool]], ...]] = (
     ("c4", 0, "npusched faster", lambda pair: pair.ours < pair.vela),
     ("c7", 1, "equal", lambda pair: pair.ours == pair.vela),
     ("c5", 2, "Vela faster", lambda pair: pair.ours > pair.vela),
@@ -80,7 +84,7 @@ def _pairs(report: CompareReport) -> list[_Pair]:
             continue
         title = f"#{op.index} {plain_text(op.kind, 32)} {short_name(op.name, 40)}"
         found.append(_Pair(title, ours.cycles, theirs.cycles, max(ours.cycles, theirs.cycles)))
-    return sorted(found, key=lambda pair: -pair.weight)
+    return sorted(found, key=lambda pair: -pair.weight)[:MAX_DOTS]
 
 
 def _mark(pair: _Pair, x: Scale, y: Scale, shape: int) -> str:

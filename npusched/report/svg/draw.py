@@ -47,15 +47,13 @@ def lines_title(lines: Iterable[str]) -> str:
 def num(value: float) -> str:
     """A coordinate with at most one decimal."""
     text = f"{value:.1f}"
-    return text[:-2] if text.endswith(".0") else text
+    return text.removesuffix(".0")
 
 
 def rect(x: float, y: float, width: float, height: float, classes: str = "") -> str:
     """A rectangle."""
     named = f' class="{classes}"' if classes else ""
-    return (
-        f'<rect x="{num(x)}" y="{num(y)}" width="{num(width)}" height="{num(height)}"{named}/>'
-    )
+    return f'<rect x="{num(x)}" y="{num(y)}" width="{num(width)}" height="{num(height)}"{named}/>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, classes: str) -> str:

@@ -55,7 +55,8 @@ class _Curve(NamedTuple):
 
 def draw_frontier(report: FrontierReport, plan: PlanReport | None = None) -> Drawing | None:
     """Return the frontier, with ``plan`` marked; None if it has no point with cycles."""
-    ours = [_ours(point) for point in report.points]
+    is_host = report.target.accelerator is None
+    ours = [_ours(point, is_host) for point in report.points]
     vela = [
         _Point(
             each.sram_peak_bytes,
@@ -70,9 +71,11 @@ def draw_frontier(report: FrontierReport, plan: PlanReport | None = None) -> Dra
     chosen = None
     if plan is not None:
         totals = plan.totals
-        chosen = _Point(totals.sram_peak_bytes, totals.cycles, ("this plan",))
+        value = totals.latency_s if is_host else totals.cycles
+        chosen = _Point(totals.sram_peak_bytes, value, ("this plan",))
     budget = report.budget_bytes if plan is None else plan.budget_bytes
-    curve = _Curve(ours, vela, chosen, budget, "NPU cycles", count_label)
+    title, text = ("latency", time_label) if is_host else ("NPU cycles", count_label)
+    curve = _Curve(ours, vela, chosen, budget, title, text)
     return _drawing(curve, _summary(report))
 
 
@@ -90,15 +93,15 @@ def draw_tune(report: TuneReport) -> Drawing | None:
     return _drawing(curve, text + f"of Vela's, of {plural(report.compilations, 'compilation')}.")
 
 
-def _ours(point: FrontierPoint) -> _Point:
+def _ours(point: FrontierPoint, is_host: bool) -> _Point:
     sums = point.totals
     whose = "" if point.source == "npusched" else " (Vela's own schedule)"
     lines = (
         f"{human_bytes(sums.sram_peak_bytes)}{whose}",
-        f"{group_digits(sums.cycles)} NPU cycles, {human_seconds(sums.latency_s)}",
+        f"{group_digits(sums.cycles or sums.cpu_cycles)} cycles, {human_seconds(sums.latency_s)}",
         f"{plural(point.fused_ops, 'fused op')}, {point.proof}",
     )
-    return _Point(sums.sram_peak_bytes, sums.cycles, lines)
+    return _Point(sums.sram_peak_bytes, sums.latency_s if is_host else sums.cycles, lines)
 
 
 def _tuned(point: TunePoint) -> _Point:
@@ -114,9 +117,7 @@ def _drawing(curve: _Curve, summary: str) -> Drawing | None:
     best = [*curve.ours, *([curve.chosen] if curve.chosen else ())] or points
     ceiling = 1.35 * max(point.value for point in best)
     seen = [point for point in points if point.value <= ceiling or not curve.ours]
-    x = spanned(
-        min(p.sram_bytes for p in seen), max(p.sram_bytes for p in seen), LEFT, RIGHT
-    )
+    x = spanned(min(p.sram_bytes for p in seen), max(p.sram_bytes for p in seen), LEFT, RIGHT)
     y = spanned(min(p.value for p in seen), max(p.value for p in seen), BOTTOM, TOP)
     ours = sorted((p for p in curve.ours if p.value > 0), key=lambda p: (p.sram_bytes, -p.value))
     at = [(x.at(p.sram_bytes), y.at(p.value)) for p in ours]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from npusched.report.svg.axis_of_time import segment_seconds
 from npusched.report.svg.draw import (
     Drawing,
     dot,
@@ -15,7 +16,6 @@ from npusched.report.svg.draw import (
     rect,
     shortened,
 )
-from npusched.report.svg.axis_of_time import segment_seconds
 from npusched.report.svg.words import bound_name, op_title, segment_ops, segment_range
 from npusched.report.text_tables import brief_kind
 from npusched.report.types import OpFacts, PlanReport, SegmentFacts
@@ -76,23 +76,27 @@ def draw_graph(report: PlanReport) -> Drawing | None:
     parts += [_text(row, index, left, longest, total) for index, row in enumerate(rows)]
     points: dict[str, list[str]] = {"c1 k": [], "c2 k": [], "c5 k": []}
     for index, row in enumerate(rows):
-        points[_class(row)].append(_point(report, row, index, left, total))
+        points[_class(row)].append(_point(row, index, left, total))
     parts += [marks(some, classes) for classes, some in points.items()]
     names = ("NPU kernels one by one", "fused chain, stripe by stripe", "CPU")
-    legend = [(key[:2], name) for (key, some), name in zip(points.items(), names, strict=True) if some]
+    legend = [
+        (key[:2], name) for (key, some), name in zip(points.items(), names, strict=True) if some
+    ]
     height = TOP + ROW * len(rows) + 6
     return Drawing(
-        "graph", "Segments", _summary(report), WIDTH, height, "".join(parts), tuple(legend)
+        "graph", "Segments", _summary(report, edges), WIDTH, height, "".join(parts), tuple(legend)
     )
 
 
-def _summary(report: PlanReport) -> str:
+def _summary(report: PlanReport, edges: Sequence[_Edge]) -> str:
     fused = [segment for segment in report.segments if len(segment.ops) > 1]
     kernels = sum(len(segment.ops) for segment in fused)
-    skips = sum(k < s.index - 1 for s in report.segments for k in s.reads_from)
+    skips = sum(edge.lane >= 0 for edge in edges)
     text = f"{plural(len(report.segments), 'segment')} in order"
     text += f", {len(fused)} of them fused from {plural(kernels, 'kernel')}" if fused else ""
-    return text + (f"; {plural(skips, 'edge')} skip rows." if skips else "; a plain chain.")
+    if not skips:
+        return text + "; a plain chain."
+    return text + f"; {skips} data path{' skips' if skips == 1 else 's skip'} rows."
 
 
 def _rows(report: PlanReport) -> list[_Row]:
@@ -105,6 +109,18 @@ def _rows(report: PlanReport) -> list[_Row]:
             groups.append([segment])
     if len(groups) > MAX_ROWS:
         groups = _runs(report, groups)
+    rows = [_row(report, group) for group in groups]
+    return rows if len(rows) <= 2 * MAX_ROWS else _longest(report, rows)
+
+
+def _longest(report: PlanReport, rows: Sequence[_Row]) -> list[_Row]:
+    """The longest rows, and one row for all that lies between two of them."""
+    kept = set(sorted(range(len(rows)), key=lambda k: -rows[k].seconds)[:MAX_ROWS])
+    groups: list[list[SegmentFacts]] = []
+    for index, row in enumerate(rows):
+        if index in kept or not groups or index - 1 in kept:
+            groups.append([])
+        groups[-1] += row.segments
     return [_row(report, group) for group in groups]
 
 
@@ -188,7 +204,7 @@ def _frames(rows: Sequence[_Row], left: float) -> str:
 
 
 def _is_fused(row: _Row) -> bool:
-    return any(len(segment.ops) > 1 for segment in row.segments)
+    return len(row.segments) == 1 and len(row.ops) > 1
 
 
 def _class(row: _Row) -> str:
@@ -205,7 +221,9 @@ def _kinds(row: _Row) -> str:
         return "+".join(plain_text(part, 32) for part in (row.ops[0].kind, *row.ops[0].fused))
     kinds = sorted({brief_kind(op.kind) for op in row.ops})
     named = ", ".join(kinds[:3]) + (", …" if len(kinds) > 3 else "")
-    return f"{plural(len(row.ops), 'kernel')} one by one: {named}"
+    chains = sum(len(segment.ops) > 1 for segment in row.segments)
+    how = f"in {plural(len(row.segments), 'segment')}" if chains else "one by one"
+    return f"{plural(len(row.ops), 'kernel')} {how}: {named}"
 
 
 def _numbers(row: _Row) -> str:
@@ -236,7 +254,7 @@ def _text(row: _Row, index: int, left: float, longest: float, total: float) -> s
     )
 
 
-def _point(report: PlanReport, row: _Row, index: int, left: float, total: float) -> str:
+def _point(row: _Row, index: int, left: float, total: float) -> str:
     first = row.segments[0]
     lines = [op_title(op) for op in row.ops[:6]]
     if len(row.ops) > 6:

@@ -36,7 +36,7 @@ PANEL: Final = 300
 
 GAP: Final = 78
 TOP: Final = 30
-MAX_BUFFERS: Final = 700
+MAX_BUFFERS: Final = 620
 """Most buffers that are drawn: those with the largest area (bytes x time)."""
 
 FAR: Final = 1.6
@@ -89,9 +89,17 @@ def _summary(report: PlanReport, left_out: int) -> str:
     if alive:
         text += f", at {where}: {plural(len(alive), 'buffer')}, the largest "
         text += f"{short_name(alive[0].tensor)} with {human_bytes(alive[0].size_bytes)}"
+    if _take_over(report.allocation):
+        text += ". Darker: a result takes the place of an input while that is read"
     if left_out:
         text += f". {plural(left_out, 'small buffer')} not drawn"
     return text + "."
+
+
+def _take_over(items: Sequence[AllocationFacts]) -> bool:
+    """Whether a buffer begins at the address of another in that one's last step."""
+    ends = {(item.memory, item.offset, item.end_step - 1) for item in items}
+    return any((item.memory, item.offset, item.first_step) in ends for item in items)
 
 
 def _largest(items: Sequence[AllocationFacts], axis: TimeAxis) -> list[AllocationFacts]:
@@ -193,5 +201,3 @@ def _budget(scale: Scale, budget: int, top: float) -> str:
     y = scale.at(budget)
     under = RIGHT - CHARACTER_WIDTH * len(text) - 4
     return line(LEFT, y, RIGHT, y, "d") + label(under, y - 5, text, "b")
-
-

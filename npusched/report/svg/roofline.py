@@ -28,7 +28,7 @@ LEFT: Final = 44
 RIGHT: Final = WIDTH - 14
 TOP: Final = 30
 BOTTOM: Final = HEIGHT - 40
-MAX_DOTS: Final = 700
+MAX_DOTS: Final = 320
 """Most kernels that are drawn: the longest."""
 
 
@@ -80,14 +80,24 @@ def _dots(report: PlanReport) -> list[_Dot]:
     for op in report.ops:
         if op.placement != "npu" or not op.macs or not op.cycles:
             continue
-        moved = {
-            m.name: op.bytes_read.get(m.name, 0) + op.bytes_written.get(m.name, 0)
-            for m in report.target.memories
-        }
-        busiest = max(moved, key=lambda name: (op.memory_cycles.get(name, 0), moved[name]))
-        if moved[busiest]:
+        moved = _moved_meanwhile(report, op)
+        if moved:
+            busiest = max(moved, key=lambda name: (op.memory_cycles.get(name, 0), moved[name]))
             found.append(_Dot(op, busiest, op.macs / moved[busiest], op.macs / op.cycles))
     return sorted(found, key=lambda d: -d.op.cycles)[:MAX_DOTS]
+
+
+def _moved_meanwhile(report: PlanReport, op: OpFacts) -> dict[str, int]:
+    """Bytes of the memories that an op uses while it runs.
+
+    More bytes than a memory can move in the op's time were copied ahead, under the op before.
+    """
+    found = {}
+    for memory in report.target.memories:
+        count = op.bytes_read.get(memory.name, 0) + op.bytes_written.get(memory.name, 0)
+        if 0 < count <= op.cycles * memory.bandwidth_bytes_per_cycle:
+            found[memory.name] = count
+    return found
 
 
 def _roof(name: str, bandwidth: float, peak: float, x: Scale, y: Scale) -> str:
@@ -116,9 +126,10 @@ def _summary(report: PlanReport, dots: list[_Dot]) -> str:
     assert report.target.accelerator is not None
     peak = report.target.accelerator.macs_per_cycle
     macs, cycles = sum(d.op.macs for d in dots), sum(d.op.cycles for d in dots)
-    npu = sum(op.placement == "npu" for op in report.ops)
+    bare = sum(op.placement == "npu" and not op.macs for op in report.ops)
     text = (
         f"{plural(len(dots), 'kernel')} with MACs reach {macs / cycles:.3g} of {peak} MACs per "
         "cycle together; a larger dot takes longer."
     )
-    return text + (f" {npu - len(dots)} without MACs are not shown." if npu > len(dots) else "")
+    text += f" {bare} without MACs are not shown." if bare else ""
+    return text + (f" Only the {MAX_DOTS} longest are." if len(dots) == MAX_DOTS else "")

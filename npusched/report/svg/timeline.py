@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from npusched.report.svg.axis_of_time import LEFT, RIGHT, WIDTH, TimeAxis
-from npusched.report.svg.draw import Drawing, box, boxes, label, line, mark, marks, time_label, x_axis
+from npusched.report.svg.draw import (
+    Drawing,
+    box,
+    boxes,
+    label,
+    line,
+    mark,
+    marks,
+    time_label,
+    x_axis,
+)
 from npusched.report.svg.words import bound_name, op_title, segment_ops, segment_range
 from npusched.report.text_tables import op_seconds
 from npusched.report.types import OpFacts, PlanReport
@@ -15,7 +25,7 @@ from npusched.report.units import group_digits, human_seconds, percent, plain_te
 LANE: Final = 30
 BAR: Final = 20
 TOP: Final = 12
-MAX_OPS: Final = 700
+MAX_OPS: Final = 320
 """Most kernels that can be pointed at: the longest; all are in the lanes."""
 
 _MEMORY_CLASSES: Final = ("c4", "c3", "c5")
@@ -151,4 +161,8 @@ def _summary(report: PlanReport, slots: list[_Slot]) -> str:
     text = f"What the time goes to: {shares}."
     if rest > 1e-9:
         text += f" Calling the NPU takes {human_seconds(rest)} more, not drawn."
+    if any(len(segment.ops) > 1 for segment in report.segments):
+        text += " Kernels of a chain are drawn one after the other; they take turns, by stripes."
+    if len(slots) > MAX_OPS:
+        text += f" Only the {MAX_OPS} longest of {len(slots)} kernels can be pointed at."
     return text
