@@ -199,8 +199,8 @@ def fallback_items(report: PlanReport) -> list[FallbackItem]:
         FallbackItem(
             percent(group.share, 1),
             group.which,
-            plain_text(group.why, 600),
-            plain_text(group.reason.fix, 400),
+            plain_text(group.why, 240),
+            plain_text(group.reason.fix, 240),
         )
         for group in fallbacks(report)
     ]

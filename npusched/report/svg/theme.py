@@ -30,6 +30,7 @@ FONT: Final = (
 
 FIGURE_CSS: Final = f"""
 .nf{{font:11px {FONT};font-variant-numeric:tabular-nums}}
+.nf text,.nf .n,.nf .d,.nf .g{{pointer-events:none}}
 .nf text{{fill:var(--soft)}}.nf .t,.nf .b{{paint-order:stroke;stroke:var(--card);stroke-width:3px}}
 .nf .a{{fill:var(--faint)}}.nf .b{{fill:var(--ink);font-weight:600}}
 .nf .i{{fill:var(--ink)}}.nf .u{{fill:var(--card);font-weight:600}}
