@@ -100,16 +100,12 @@ def plot(
     theme: str,
     output: Path | None,
 ) -> int:
-    r"""Draw one FIGURE of a plan of MODEL as SVG, or as PNG if the file's name ends in .png.
+    """Draw one FIGURE of a plan of MODEL as SVG, or as PNG if the file's name ends in .png.
 
-    \b
-    memory    what lies where in the SRAM, and when
-    timeline  which part of the NPU and which memory is busy when
-    roofline  each kernel against the MAC array and the memories
-    fusion    what each level of fusion saves in bytes, cycles and energy
-    graph     fused chains and single kernels in order, with their times
-    frontier  what more or less SRAM would bring
-    compare   op by op against Vela's schedule
+    memory: what lies where in the SRAM, and when. timeline: which resource is busy when. roofline:
+    each kernel against the MAC array and the memories. fusion: what each level of fusion saves.
+    graph: chains and single kernels in order, with their times. frontier: what more or less SRAM
+    would bring. compare: op by op against Vela's schedule.
 
     A PNG is drawn by an installed Chromium or Chrome ($NPUSCHED_CHROMIUM, or on the PATH).
     """

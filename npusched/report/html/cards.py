@@ -49,18 +49,27 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 def cards(report: PlanReport, comparison: CompareReport | None) -> list[Card]:
     """Latency, SRAM, energy, traffic, placement, and Vela's plan beside ours."""
-    totals = report.totals
-    energy = totals.energy_nj
+    totals, energy = report.totals, report.totals.energy_nj
     interval = f"{human_energy(energy.low)} to {human_energy(energy.high)}"
     found = [
         _card("Latency", human_seconds(totals.latency_s), *speed_parts(report)),
         _sram(report),
         _card("Energy", human_energy(energy.typical), interval, "an order of magnitude"),
-        _card("Constants", human_bytes(totals.constant_bytes), *traffic_parts(report)),
+        _card("Bytes moved per inference", human_bytes(_moved(report)), *traffic_parts(report)),
         _placement(report),
     ]
     vela = _vela(report, comparison)
     return [*found, vela] if vela else found
+
+
+def _moved(report: PlanReport) -> int:
+    """Bytes read and written in all memories."""
+    return sum(
+        count
+        for op in report.ops
+        for moved in (op.bytes_read, op.bytes_written)
+        for count in moved.values()
+    )
 
 
 def _card(title: str, text: str, *notes: str) -> Card:
@@ -124,15 +133,18 @@ def _vela(report: PlanReport, comparison: CompareReport | None) -> Card | None:
         recosted = comparison.totals.vela_recosted
         if not recosted.cycles or recosted.sram_peak_bytes is None:
             return None
-        cycles, peak, what = recosted.cycles, recosted.sram_peak_bytes, "as compared below"
+        cycles, peak, what = recosted.cycles, recosted.sram_peak_bytes, "the options below"
     else:
         return None
     value, unit = _split(percent_change(report.totals.cycles, cycles))
-    saves = report.totals.sram_peak_bytes - peak
-    sram = "the same SRAM" if not saves else f"{_size(saves)} SRAM"
+    more = report.totals.sram_peak_bytes - peak
+    sram = "the same SRAM"
+    if more:
+        sram = f"{human_bytes(abs(more))} {'more' if more > 0 else 'less'} SRAM"
     notes = [
-        Note(f"{group_digits(cycles)} cycles of Vela's, costed like ours"),
-        Note(f"{sram}; {plain_text(what, 80)}"),
+        Note(f"its {group_digits(cycles)} are costed like ours"),
+        Note(f"this plan takes {sram}"),
+        Note(f"Vela run with: {plain_text(what, 80)}"),
     ]
     if report.candidates.shown == "vela":
         notes.insert(0, Note("this plan is Vela's own"))

@@ -97,9 +97,10 @@ def _summary(report: PlanReport, left_out: int) -> str:
 
 
 def _take_over(items: Sequence[AllocationFacts]) -> bool:
-    """Whether a buffer begins at the address of another in that one's last step."""
-    ends = {(item.memory, item.offset, item.end_step - 1) for item in items}
-    return any((item.memory, item.offset, item.first_step) in ends for item in items)
+    """Whether a map begins at the address of another in that one's last step."""
+    maps = [item for item in items if item.kind == "feature_map"]
+    ends = {(item.memory, item.offset, item.end_step - 1) for item in maps}
+    return any((item.memory, item.offset, item.first_step) in ends for item in maps)
 
 
 def _largest(items: Sequence[AllocationFacts], axis: TimeAxis) -> list[AllocationFacts]:
