@@ -128,6 +128,7 @@ def figure_svg(
     target: Target,
     options: PlanOptions | None = None,
     theme: Theme = "auto",
+    stage: Stage = lambda _: None,
     progress: Progress | None = None,
 ) -> str:
     """One figure of a plan as an SVG file; errors as for ``plan``, ``frontier`` and ``compare``.
@@ -139,10 +140,13 @@ def figure_svg(
 
     options = options or PlanOptions()
     if figure == "compare":
+        stage("comparing with Vela")
         drawing = svg.draw_compare(_comparison(content, name, target, options))
     else:
+        stage("planning")
         report = plan_report(content, name=name, target=target, options=options, progress=progress)
         if figure == "frontier":
+            stage("finding the best plan for every amount of SRAM")
             curve = wider_frontier(content, name=name, target=target, options=options)
             drawing = svg.draw_frontier(curve, report)
         else:

@@ -44,6 +44,7 @@ def examine() -> list[Check]:
         _cache,
         _litert,
         _distributed,
+        _browser,
     ]
     return [look() for look in looks]
 
@@ -182,3 +183,13 @@ def _distributed() -> Check:
         state="ok",
         detail="not installed (optional: sweeps on dask, pip install 'npusched[distributed]')",
     )
+
+
+def _browser() -> Check:
+    from npusched.cli.png import find_browser
+
+    try:
+        return Check(name="browser", state="ok", detail=find_browser())
+    except NpuschedError as error:
+        detail = f"none (optional: PNG of 'npusched plot'; {error.hint})"
+        return Check(name="browser", state="ok", detail=detail)

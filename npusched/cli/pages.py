@@ -115,7 +115,7 @@ def plot(
     if output is not None and output != STDOUT and output.suffix.lower() not in (".svg", ".png"):
         raise click.UsageError(f"a figure is .svg or .png, not '{output.suffix or output}'")
     browser = _browser() if is_png else None
-    with compilation_counter() as progress:
+    with compilation_counter() as progress, stage_line() as stage:
         text = api.figure_svg(
             cast("FigureName", figure),
             read_bytes(model),
@@ -123,6 +123,7 @@ def plot(
             target=target_arguments.load(),
             options=options,
             theme=cast("Theme", "light" if is_png and theme == "auto" else theme),
+            stage=stage,
             progress=progress,
         )
     if browser is None or output is None:

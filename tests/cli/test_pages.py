@@ -108,6 +108,23 @@ def test_a_terminal_gets_no_page(
     assert "-o FILE" in capsys.readouterr().err
 
 
+def test_stages_show_on_a_terminal_and_are_wiped(
+    small: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["plan", small, *TARGET, "--no-vela", "-f", "html", "-o", str(tmp_path / "r.html")]
+    assert run(arguments) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert run(arguments) == 0
+    said = capsys.readouterr().err
+    assert [part.strip() for part in said.split("\r") if part.strip()] == [
+        "planning …",
+        "finding the best plan for every amount of SRAM …",
+        "drawing …",
+    ]
+    assert said.endswith(" \r")
+
+
 @pytest.mark.parametrize("figure", pages.FIGURES)
 def test_plots(figure: str, small: str, tmp_path: Path) -> None:
     file = tmp_path / "figure.svg"

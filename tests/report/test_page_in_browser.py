@@ -68,17 +68,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 class Watched:
     """An open page, and everything that it asked for or complained about."""
 
-    def __init__(self, browser: Any, file: Path, size: dict[str, int], scheme: str) -> None:
+    def __init__(
+        self, browser: sync_api.Browser, file: Path, size: dict[str, int], scheme: str
+    ) -> None:
         self.context = browser.new_context(
-            viewport=size,
-            color_scheme=scheme,
+            viewport={"width": size["width"], "height": size["height"]},
+            color_scheme="dark" if scheme == "dark" else "light",
             is_mobile=size["width"] < 500,
             has_touch=size["width"] < 500,
             accept_downloads=True,
             reduced_motion="reduce",
         )
         self.context.set_default_timeout(10_000)
-        self.page = self.context.new_page()
+        self.page: sync_api.Page = self.context.new_page()
         self.said: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.said.append(message.text))
@@ -94,7 +96,7 @@ class Watched:
 
 
 @pytest.fixture
-def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+def open_page(browser: sync_api.Browser, pages: dict[str, Path]) -> Iterator[Any]:
     """Opens a page; at the end there must be no message of the console and no request."""
     opened: list[Watched] = []
 

@@ -142,7 +142,7 @@ def _vela(report: PlanReport, comparison: CompareReport | None) -> Card | None:
     if more:
         sram = f"{human_bytes(abs(more))} {'more' if more > 0 else 'less'} SRAM"
     notes = [
-        Note(f"its {group_digits(cycles)} are costed like ours"),
+        Note(f"its {group_digits(cycles)} cycles are costed like ours"),
         Note(f"this plan takes {sram}"),
         Note(f"Vela run with: {plain_text(what, 80)}"),
     ]

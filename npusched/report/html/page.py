@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from npusched.report.compare_text import verdict_text
 from npusched.report.compare_types import CompareReport
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_NOTES: Final = 30
+
+_OPTION: Final = re.compile(r"--[a-z-]+(?: (?:frontier|compare))?")
 
 _BREAKS: Final = re.compile(r"(?<=\d) (?=%|[kMG]?i?B\b|[KMG]iB\b|[nµm]?[sJ]\b|\d{3}\b|[kMGT]\b)")
 """Spaces between a figure and its unit, and between groups of digits."""
@@ -273,6 +275,7 @@ def _environment() -> Environment:
         finalize=_unbroken,
     )
     environment.filters["svg"] = _svg
+    environment.filters["options"] = _options
     environment.filters["swatch"] = _swatch
     return environment
 
@@ -282,6 +285,11 @@ def _unbroken(value: object) -> object:
     if isinstance(value, str) and not isinstance(value, Markup):
         return _BREAKS.sub("\u00a0", value)
     return value
+
+
+def _options(text: str) -> Markup:
+    """``text`` with its command-line options as code, which does not break."""
+    return Markup(_OPTION.sub(r"<code>\g<0></code>", str(escape(plain_text(text, 400)))))
 
 
 def _svg(drawing: Drawing) -> Markup:

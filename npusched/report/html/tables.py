@@ -39,7 +39,7 @@ MAX_OPS: Final = 320
 FULL_NAME: Final = 200
 """Most characters of a name that is shown on hover."""
 
-WORST: Final = 12
+WORST: Final = 8
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,10 +221,11 @@ def totals_table(report: CompareReport) -> Table:
 
 
 def worst_table(report: CompareReport) -> Table:
-    """The ops where this plan loses most against Vela's schedule, else those that part most."""
+    """The ops where our plan loses most against Vela's schedule, then those that part most."""
     ranked = ranked_ops(report)
     lost = [op for op in ranked if _lead(op) > 0]
-    shown = (lost or ranked)[:WORST]
+    others = [op for op in ranked if _lead(op) < 0]
+    shown = (lost + others)[:WORST]
     rows = [
         Row(
             cells=(
@@ -242,7 +243,11 @@ def worst_table(report: CompareReport) -> Table:
         Head(title="Vela", classes="n"),
         Head(title="change", classes="n"),
     )
-    caption = "Where this plan loses cycles" if lost else "Where the two part most"
+    caption = "Where the two part most"
+    if lost:
+        caption += f", losses first ({plural(len(lost), 'op')})"
+    if not shown:
+        caption = "Every op takes the same cycles on both sides"
     return Table(heads=heads, rows=tuple(rows), caption=caption)
 
 

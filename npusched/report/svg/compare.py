@@ -60,7 +60,7 @@ def draw_compare(report: CompareReport) -> Drawing | None:
     ticks = log_ticks(low, high)
     parts = [
         x_axis(x, ticks, BOTTOM, TOP, count_label, "cycles of Vela's schedule"),
-        y_axis(y, ticks, LEFT, RIGHT, count_label, "cycles of this plan"),
+        y_axis(y, ticks, LEFT, RIGHT, count_label, "cycles of our plan"),
         line(LEFT, BOTTOM, RIGHT, TOP, "x"),
         label(RIGHT - 6, BOTTOM - 10, "npusched faster", "a", anchor="end"),
         label(LEFT + 8, TOP + 14, "Vela faster", "a"),
@@ -101,6 +101,6 @@ def _summary(pairs: list[_Pair]) -> str:
     better = sum(pair.ours < pair.vela for pair in pairs)
     worse = sum(pair.ours > pair.vela for pair in pairs)
     return (
-        f"Of {plural(len(pairs), 'op')}, this plan runs {better} faster and {worse} slower than "
+        f"Of {plural(len(pairs), 'op')}, our plan runs {better} faster and {worse} slower than "
         "Vela's schedule, both costed stripe by stripe."
     )

@@ -39,6 +39,9 @@ TOP: Final = 30
 MAX_BUFFERS: Final = 620
 """Most buffers that are drawn: those with the largest area (bytes x time)."""
 
+VISIBLE: Final = 3.0
+"""Pixels from which a step is worth a word."""
+
 FAR: Final = 1.6
 """A budget above this many times the peak is named, not drawn: the map would be flat."""
 
@@ -89,18 +92,22 @@ def _summary(report: PlanReport, left_out: int) -> str:
     if alive:
         text += f", at {where}: {plural(len(alive), 'buffer')}, the largest "
         text += f"{short_name(alive[0].tensor)} with {human_bytes(alive[0].size_bytes)}"
-    if _take_over(report.allocation):
+    if _take_over(report.allocation, TimeAxis(report)):
         text += ". Darker: a result takes the place of an input while that is read"
     if left_out:
         text += f". {plural(left_out, 'small buffer')} not drawn"
     return text + "."
 
 
-def _take_over(items: Sequence[AllocationFacts]) -> bool:
-    """Whether a map begins at the address of another in that one's last step."""
+def _take_over(items: Sequence[AllocationFacts], axis: TimeAxis) -> bool:
+    """Whether a map begins at the address of another in that one's last step, to be seen."""
     maps = [item for item in items if item.kind == "feature_map"]
     ends = {(item.memory, item.offset, item.end_step - 1) for item in maps}
-    return any((item.memory, item.offset, item.first_step) in ends for item in maps)
+    return any(
+        (item.memory, item.offset, item.first_step) in ends
+        and axis.step(item.first_step + 1) - axis.step(item.first_step) >= VISIBLE
+        for item in maps
+    )
 
 
 def _largest(items: Sequence[AllocationFacts], axis: TimeAxis) -> list[AllocationFacts]:

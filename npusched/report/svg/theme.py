@@ -13,7 +13,7 @@ from npusched.report.svg.draw import Drawing, escape, label, rect
 Theme: TypeAlias = Literal["auto", "light", "dark"]
 
 LIGHT: Final = (
-    "--bg:#f6f7f9;--card:#fff;--ink:#18212b;--soft:#55626f;--faint:#6b7782;--line:#dde2e8;"
+    "--bg:#f6f7f9;--card:#fff;--ink:#18212b;--soft:#55626f;--faint:#636f7a;--line:#dde2e8;"
     "--grid:#e9ecf0;--c1:#3a7fb8;--c2:#e09f1f;--c3:#b06a99;--c4:#2a9d7c;--c5:#cf5c36;--c6:#7fb8de;"
     "--c7:#8a949e;--link:#1f66a3;--good:#17735a;--bad:#b0421f;--hatch:#fff"
 )
