@@ -133,7 +133,7 @@ def _vela(report: PlanReport, comparison: CompareReport | None) -> Card | None:
         recosted = comparison.totals.vela_recosted
         if not recosted.cycles or recosted.sram_peak_bytes is None:
             return None
-        cycles, peak, what = recosted.cycles, recosted.sram_peak_bytes, "the options below"
+        cycles, peak, what = recosted.cycles, recosted.sram_peak_bytes, ""
     else:
         return None
     value, unit = _split(percent_change(report.totals.cycles, cycles))
@@ -144,8 +144,9 @@ def _vela(report: PlanReport, comparison: CompareReport | None) -> Card | None:
     notes = [
         Note(f"its {group_digits(cycles)} cycles are costed like ours"),
         Note(f"this plan takes {sram}"),
-        Note(f"Vela run with: {plain_text(what, 80)}"),
     ]
+    if what:
+        notes.append(Note(f"Vela run with: {plain_text(what, 80)}"))
     if report.candidates.shown == "vela":
         notes.insert(0, Note("this plan is Vela's own"))
     return Card(title="Cycles against Vela", value=value, unit=unit, notes=tuple(notes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from npusched.report.frontier_types import FrontierPoint, FrontierReport
@@ -159,4 +160,7 @@ def _summary(report: FrontierReport) -> str:
     )
     if most.cycles and least.cycles > most.cycles:
         text += f"; the least SRAM costs {least.cycles / most.cycles:.2f} times the cycles"
+    cycles = [point.totals.cycles for point in report.points]
+    if report.objective == "cycles" and any(a > b for a, b in pairwise(cycles)):
+        text += ". The stairs may rise: cycles + λ × off-chip bytes is what is least"
     return text + "."
