@@ -163,8 +163,11 @@
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
-      for (const link of links.values()) link.classList.remove("here");
-      links.get(entry.target.id).classList.add("here");
+      for (const [id, link] of links) {
+        link.classList.toggle("here", id === entry.target.id);
+        if (id === entry.target.id) link.setAttribute("aria-current", "true");
+        else link.removeAttribute("aria-current");
+      }
     }
   }, { rootMargin: "-10% 0px -75% 0px" });
   for (const id of links.keys()) seen.observe(document.getElementById(id));
