@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         VelaError,
     )
     from npusched.hardware import Target, load_target, target_names
-    from npusched.report import PlanReport, plan_schema, render_json, render_text
+    from npusched.report import PlanReport, plan_schema, render_html, render_json, render_text
     from npusched.report.advice_types import AdviceReport
     from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
@@ -82,6 +82,7 @@ __all__ = [
     "plan_schema",
     "prove",
     "prove_plan",
+    "render_html",
     "render_json",
     "render_text",
     "sweep",
@@ -122,6 +123,7 @@ _HOMES = {
     "plan_schema": "report",
     "prove": "api",
     "prove_plan": "api",
+    "render_html": "report",
     "render_json": "report",
     "render_text": "report",
     "sweep": "batch",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from npusched.api.folding import FoldResult, fold
     from npusched.api.inspecting import inspect, inspect_report, inspect_trace
     from npusched.api.options import PlanOptions
+    from npusched.api.pages import figure_svg, plan_page
     from npusched.api.planning import plan, plan_report
     from npusched.api.proving import prove_plan, prove_plan_report
     from npusched.api.tuning import tune, tune_report
@@ -42,6 +43,7 @@ __all__ = [
     "diff_report",
     "explain",
     "explain_report",
+    "figure_svg",
     "fold",
     "frontier",
     "frontier_report",
@@ -51,6 +53,7 @@ __all__ = [
     "limits_of",
     "npz_bytes",
     "plan",
+    "plan_page",
     "plan_report",
     "prove",
     "prove_plan",
@@ -81,6 +84,7 @@ _HOMES = {
     "diff_report": "diffing",
     "explain": "explaining",
     "explain_report": "explaining",
+    "figure_svg": "pages",
     "fold": "folding",
     "frontier": "budgets",
     "frontier_report": "budgets",
@@ -90,6 +94,7 @@ _HOMES = {
     "limits_of": "checking",
     "npz_bytes": "executing",
     "plan": "planning",
+    "plan_page": "pages",
     "plan_report": "planning",
     "prove": "executing",
     "prove_plan": "proving",

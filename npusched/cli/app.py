@@ -23,6 +23,7 @@ from npusched.cli.options import (
     ADVICE,
     FRONTIER_FORMATS,
     OVERLAY_METRICS,
+    PAGE_PARTS,
     PLAN_FORMATS,
     candidate_options,
     common_options,
@@ -44,6 +45,7 @@ from npusched.cli.output import (
     write_file,
     write_result,
 )
+from npusched.cli.pages import plot, write_page
 from npusched.cli.parse import DEMO_PREFIX, TargetArguments, display_name, read_bytes
 from npusched.cli.sweep import sweep
 from npusched.cli.tune import tune
@@ -83,6 +85,7 @@ def app() -> None:
         "npusched plan model.tflite -c ethos-u65-256 --sram 32KiB --format json -o plan.json",
         "npusched plan model.tflite -c ethos-u55-128 --frontier",
         "npusched plan model.tflite -c ethos-u55-128 --format md -o plan.md",
+        "npusched plan model.tflite -c ethos-u55-128 --format html -o report.html",
         "npusched plan model.tflite -c ethos-u55-128 --clock 400MHz --derate sram=0.5",
         "npusched plan model.tflite -c ethos-u55-128 --vela-config my.ini --memory-mode M",
     ),
@@ -102,6 +105,13 @@ def app() -> None:
     default="quick",
     show_default=True,
     help="What to say of changes: quick is a glance, all plans every one ('npusched advise').",
+)
+@click.option(
+    "--with",
+    "parts",
+    multiple=True,
+    type=click.Choice(PAGE_PARTS),
+    help="Beside the plan in a page (repeat for more). Default: both, if quick and possible.",
 )
 @click.option(
     "--top",
@@ -126,6 +136,7 @@ def plan(
     options: PlanOptions,
     frontier: bool,
     advice: AdviceMode,
+    parts: tuple[str, ...],
     top: int,
     overlay_metric: OverlayMetric,
     format_: str,
@@ -137,8 +148,9 @@ def plan(
     the constants (Sram_Only), or the staging cache (Dedicated_Sram). If no plan fits, the error
     names the smallest budget that does (exit code 1).
 
-    md is for a pull request, csv has Vela's column names; github prints workflow commands and sarif
-    a SARIF 2.1.0 log of what there is to say; trace is for Perfetto, overlay for Model Explorer.
+    html is one file that needs no network: figures, tables, and the JSON. md is for a pull request,
+    csv has Vela's column names; github prints workflow commands and sarif a SARIF 2.1.0 log of what
+    there is to say; trace is for Perfetto, overlay for Model Explorer.
     """
     from msgspec.structs import replace
 
@@ -146,11 +158,17 @@ def plan(
     from npusched.report.plan_forms import View, render
 
     if frontier and format_ not in FRONTIER_FORMATS:
+        instead = " (--with frontier puts the curve in it)" if format_ == "html" else ""
         raise click.UsageError(
             f"--frontier lists plans as {', '.join(FRONTIER_FORMATS)}; {format_} shows one plan"
+            + instead
         )
     if frontier and advice != "quick":
         raise click.UsageError("--advice is about one plan: leave --frontier out")
+    if parts and format_ != "html":
+        raise click.UsageError("--with goes with --format html")
+    if format_ == "html":
+        return write_page(model, target_arguments, replace(options, advice=advice), parts, output)
     content, name, target = read_bytes(model), display_name(model), target_arguments.load()
     report: PlanReport | FrontierReport
     if frontier:
@@ -364,6 +382,7 @@ app.add_command(diff)
 app.add_command(compare)
 app.add_command(explain)
 app.add_command(tune)
+app.add_command(plot)
 app.add_command(run)
 app.add_command(prove)
 app.add_command(inspect)

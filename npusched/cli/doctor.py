@@ -45,6 +45,7 @@ def examine() -> list[Check]:
         lambda: _extra("litert", "ai_edge_litert", "reference kernels", "prove"),
         lambda: _extra("highs", "highspy", "settles plans that the search had to cut", "exact"),
         lambda: _extra("distributed", "distributed", "sweeps on dask.distributed", "distributed"),
+        _browser,
     ]
     return [look() for look in looks]
 
@@ -172,3 +173,13 @@ def _extra(name: str, module: str, purpose: str, extra: str) -> Check:
         state="ok",
         detail=f"not installed (optional: {purpose}, pip install 'npusched[{extra}]')",
     )
+
+
+def _browser() -> Check:
+    from npusched.cli.png import find_browser
+
+    try:
+        return Check(name="browser", state="ok", detail=find_browser())
+    except NpuschedError as error:
+        detail = f"none (optional: PNG of 'npusched plot'; {error.hint})"
+        return Check(name="browser", state="ok", detail=detail)

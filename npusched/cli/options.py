@@ -22,10 +22,13 @@ CANDIDATES = ["none", "asked", "sweep"]
 ADVICE = ["none", "quick", "all"]
 """As ``report.types.AdviceMode``, which is not imported for ``--help``; a test compares them."""
 
-PLAN_FORMATS = ["text", "json", "md", "csv", "github", "sarif", "trace", "overlay"]
+PLAN_FORMATS = ["text", "json", "html", "md", "csv", "github", "sarif", "trace", "overlay"]
 
 FRONTIER_FORMATS = ["text", "json", "md", "csv"]
 """Of PLAN_FORMATS, those that a list of plans has."""
+
+PAGE_PARTS = ["frontier", "compare", "none"]
+"""As ``api.pages.PagePart``, and "none"; a test compares them."""
 
 OVERLAY_METRICS = ["cycles", "macs", "offchip", "sram", "bound-by", "placement"]
 """As ``report.plan_overlay.OVERLAY_METRICS``, which ``--help`` does not import; a test compares."""

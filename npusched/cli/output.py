@@ -163,6 +163,11 @@ def show_changes(done: int, total: int, what: str) -> None:
     STATUS.say(showable(f"planning change {done} of {total}: {plain_text(what, 80)}", sys.stderr))
 
 
+def show_stage(text: str) -> None:
+    """Say what is being done, where the line of progress is shown."""
+    STATUS.say(text)
+
+
 def terminal_width(stream: TextIO) -> int:
     """Columns: $COLUMNS, else the terminal's, else ``DEFAULT_WIDTH`` (also for files and pipes)."""
     if not os.environ.get("COLUMNS", "").isdigit() and not stream.isatty():

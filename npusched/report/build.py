@@ -74,6 +74,7 @@ def build_report(inputs: PlanInputs) -> PlanReport:
     """Return the report of a plan."""
     plan = inputs.plan
     segment_of = {v: k for k, segment in enumerate(plan.segments) for v in segment.ops}
+    sources = _sources(inputs.graph, plan.segments)
     return PlanReport(
         schema_version=SCHEMA_VERSION,
         npusched_version=__version__,
@@ -105,7 +106,9 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         ),
         candidates=inputs.candidates,
         source_ops=_source_ops(inputs),
-        segments=tuple(_segment(inputs, k, segment) for k, segment in enumerate(plan.segments)),
+        segments=tuple(
+            _segment(inputs, k, segment, sources[k]) for k, segment in enumerate(plan.segments)
+        ),
         ops=tuple(
             _op(inputs, run, segment_of[run.op])
             for segment in plan.segments
@@ -261,7 +264,22 @@ def _source_ops(inputs: PlanInputs) -> tuple[SourceOp, ...]:
     return tuple(rows)
 
 
-def _segment(inputs: PlanInputs, index: int, segment: Segment) -> SegmentFacts:
+def _sources(graph: OpGraph, segments: Sequence[Segment]) -> list[tuple[int, ...]]:
+    """For each segment, the earlier ones that write a feature map which it reads."""
+    written: dict[int, set[int]] = {}
+    found = []
+    for index, segment in enumerate(segments):
+        read = {a.tensor for v in segment.ops for a in graph.ops[v].reads}
+        found.append(tuple(sorted({k for tensor in read for k in written.get(tensor, ())})))
+        for v in segment.ops:
+            for access in graph.ops[v].writes:
+                written.setdefault(access.tensor, set()).add(index)
+    return found
+
+
+def _segment(
+    inputs: PlanInputs, index: int, segment: Segment, reads_from: tuple[int, ...]
+) -> SegmentFacts:
     target, plan, amounts = inputs.target, inputs.plan, segment.amounts
     moved = {m.name: amounts.moved(m.name) for m in target.memories}
     sources = sorted({ref for v in segment.ops for ref in inputs.graph.ops[v].source_ops})
@@ -299,6 +317,7 @@ def _segment(inputs: PlanInputs, index: int, segment: Segment) -> SegmentFacts:
             high=sum(a.energy_nj[2] for a in alone),
         ),
         stops_because=_stop_text(inputs.graph, segment.ops[-1] + 1),
+        reads_from=reads_from,
     )
 
 

@@ -135,6 +135,7 @@ FIELD_DOCS: Final[dict[str, dict[str, str]]] = {
         "unfused_cycles": "NPU cycles of the same kernels one by one, maps in the arena's memory.",
         "unfused_energy_nj": "Energy of the same.",
         "stops_because": "Why the next kernel cannot join; empty if the plan chose to stop.",
+        "reads_from": "Indices of the segments that write what it reads.",
     },
     "WeightFacts": {
         "op": "Id of the kernel.",

@@ -17,7 +17,7 @@ from npusched.report.annotations import (
     sarif_location,
     sarif_log,
 )
-from npusched.report.text_tables import fallback_groups
+from npusched.report.text_tables import fallbacks
 from npusched.report.types import PlanReport
 from npusched.report.units import human_bytes, human_seconds, plain_text
 
@@ -45,14 +45,14 @@ def findings(report: PlanReport) -> list[Finding]:
         )
         for item in report.advice
     ]
-    for group in fallback_groups(report):
-        fix = f". Fix: {group.fix}" if group.fix else ""
+    for group in fallbacks(report):
+        fix = f". Fix: {group.reason.fix}" if group.reason.fix else ""
         found.append(
             Finding(
                 rule=CPU_RULE,
                 level="warning",
                 title="on the CPU",
-                text=plain_text(f"{group.title}: {group.why}{fix}", MOST_CHARACTERS),
+                text=plain_text(f"{group.which}: {group.why}{fix}", MOST_CHARACTERS),
             )
         )
     found += [

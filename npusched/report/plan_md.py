@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npusched.report.markdown import markdown_table, markdown_text
-from npusched.report.text_tables import chain_rows, fallback_groups, level_rows, op_rows, op_seconds
+from npusched.report.text_tables import chain_rows, fallbacks, level_rows, op_rows
 from npusched.report.types import PlanReport
 from npusched.report.units import (
     group_digits,
@@ -84,10 +84,9 @@ def _chains(report: PlanReport) -> str:
 
 
 def _fallbacks(report: PlanReport) -> str:
-    total = sum(op_seconds(report, op) for op in report.ops)
     rows: list[Sequence[str]] = [
-        (group.title, percent(group.seconds, total), group.why, group.fix)
-        for group in fallback_groups(report)
+        (group.which, percent(group.share, 1), group.why, group.reason.fix)
+        for group in fallbacks(report)
     ]
     if not rows:
         return ""

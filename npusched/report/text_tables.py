@@ -22,7 +22,7 @@ from npusched.report.units import (
     signed,
 )
 
-_LEVEL_NAMES: Final = {
+LEVEL_NAMES: Final = {
     "as_stored": "as stored",
     "L0": "L0 unfused",
     "L1": "L1 converter",
@@ -49,7 +49,7 @@ def level_rows(report: PlanReport) -> list[Sequence[str]]:
     """Cells of the fusion levels: name, bytes of feature maps, kernel calls, cycles, energy."""
     return [
         (
-            _LEVEL_NAMES[level.level],
+            LEVEL_NAMES[level.level],
             human_bytes(level.traffic_bytes),
             group_digits(level.dispatches),
             group_digits(level.cycles),
@@ -194,7 +194,7 @@ def _chain_row(report: PlanReport, segment: SegmentFacts) -> Sequence[str]:
     refs = segment.source_ops
     ends = f"#{refs[0][1]}-#{refs[-1][1]}" if refs and refs[0] != refs[-1] else ""
     ends = ends or (f"#{refs[0][1]}" if refs else "")
-    kinds = "→".join(_brief(report.ops[op].kind) for op in segment.ops)
+    kinds = "→".join(brief_kind(report.ops[op].kind) for op in segment.ops)
     cycles = segment.cycles - segment.unfused_cycles
     energy = segment.energy_nj.typical - segment.unfused_energy_nj.typical
     return (
@@ -211,64 +211,36 @@ def _change(delta: float, whole: float) -> str:
     return signed(f"{100 * delta / whole:.0f} %") if whole else "-"
 
 
-def _brief(kind: str) -> str:
+def brief_kind(kind: str) -> str:
+    """The kind of a kernel, short enough for a chain of them."""
     return {"DepthwiseConv2D": "DwConv", "Conv2D": "Conv", "FullyConnected": "FC"}.get(kind, kind)
 
 
-def fallback_lines(report: PlanReport, width: int, count: int) -> list[Line]:
-    """CPU ops grouped by the limit that they break, the costliest group first, with the fix."""
-    ranked = fallback_groups(report)
-    if not ranked:
-        return []
-    total = sum(op_seconds(report, op) for op in report.ops)
-    everything = [op for group in ranked for op in group.ops]
-    lines = [
-        line(
-            "  ",
-            ("on the CPU", "warn"),
-            f": {len(everything)} of {plural(len(report.source_ops), 'op')}, "
-            f"{percent(sum(group.seconds for group in ranked), total)} of the time",
-        )
-    ]
-    for group in ranked[:count]:
-        lines += _fallback(group, percent(group.seconds, total), width)
-    if len(ranked) > count:
-        left = [op for group in ranked[count:] for op in group.ops]
-        lines.append(
-            line(
-                f"  … {plural(len(ranked) - count, 'more reason')} for {plural(len(left), 'op')}"
-                " (--format json has all)"
-            )
-        )
-    return lines
-
-
-class FallbackGroup(msgspec.Struct, frozen=True):
-    """Ops on the CPU for the same reason, and their time."""
+class Fallback(msgspec.Struct, frozen=True):
+    """CPU ops that break the same limit in the same way; ``share`` of the plan's time, 0 to 1."""
 
     ops: tuple[SourceOp, ...]
-    seconds: float
+    share: float
 
     @property
-    def title(self) -> str:
-        """Which ops: CAST #0, #91."""
-        return _which(self.ops)
+    def reason(self) -> Reason:
+        """The limit, as the first op breaks it."""
+        return self.ops[0].cpu_reasons[0]
 
     @property
     def why(self) -> str:
-        """The limit that they break, with the value where there is one op."""
-        reason = self.ops[0].cpu_reasons[0]
-        why = _why(reason, self.ops[0].kind)
-        return plain_text(why if len(self.ops) == 1 else _unnamed(why), 300)
+        """The reason in a sentence, without the tensor's name if there are several ops."""
+        text = _why(self.reason, self.ops[0].kind)
+        return text if len(self.ops) == 1 else _unnamed(text)
 
     @property
-    def fix(self) -> str:
-        """What to do; "" if nothing is known."""
-        return plain_text(self.ops[0].cpu_reasons[0].fix, 160)
+    def which(self) -> str:
+        """The ops by kind and number: CAST #0, #91; of several kinds how many of each."""
+        return _which(self.ops)
 
 
-def fallback_groups(report: PlanReport) -> list[FallbackGroup]:
-    """CPU ops by the limit that they break, the costliest first; none where there is no NPU."""
+def fallbacks(report: PlanReport) -> list[Fallback]:
+    """CPU ops grouped by the limit that they break, the costliest group first."""
     if report.target.accelerator is None:
         return []
     groups: dict[tuple[str, str], list[SourceOp]] = {}
@@ -278,17 +250,48 @@ def fallback_groups(report: PlanReport) -> list[FallbackGroup]:
             key = (_unnamed(_why(reason, op.kind)), reason.fix)
             groups.setdefault(key, []).append(op)
     seconds = _seconds_by_source(report)
-    found = [
-        FallbackGroup(tuple(ops), sum(seconds.get((op.subgraph, op.index), 0.0) for op in ops))
-        for ops in groups.values()
+    total = sum(op_seconds(report, op) for op in report.ops)
+
+    def cost(ops: Sequence[SourceOp]) -> float:
+        return sum(seconds.get((op.subgraph, op.index), 0.0) for op in ops)
+
+    ranked = sorted(groups.values(), key=cost, reverse=True)
+    return [Fallback(tuple(ops), cost(ops) / total if total else 0.0) for ops in ranked]
+
+
+def fallback_lines(report: PlanReport, width: int, count: int) -> list[Line]:
+    """CPU ops grouped by the limit that they break, the costliest group first, with the fix."""
+    ranked = fallbacks(report)
+    if not ranked:
+        return []
+    everything = sum(len(group.ops) for group in ranked)
+    lines = [
+        line(
+            "  ",
+            ("on the CPU", "warn"),
+            f": {everything} of {plural(len(report.source_ops), 'op')}, "
+            f"{percent(sum(group.share for group in ranked), 1)} of the time",
+        )
     ]
-    return sorted(found, key=lambda group: -group.seconds)
+    for group in ranked[:count]:
+        lines += _fallback(group, width)
+    if len(ranked) > count:
+        left = sum(len(group.ops) for group in ranked[count:])
+        lines.append(
+            line(
+                f"  … {plural(len(ranked) - count, 'more reason')} for {plural(left, 'op')}"
+                " (--format json has all)"
+            )
+        )
+    return lines
 
 
-def _fallback(group: FallbackGroup, share: str, width: int) -> list[Line]:
+def _fallback(group: Fallback, width: int) -> list[Line]:
     """Which ops and why (up to two lines), and what to do."""
-    fix = line(("           fix: " + group.fix, "dim"))
-    rows = wrap(f"{group.title}: {group.why}", width - 11)
+    share = percent(group.share, 1)
+    text = f"{group.which}: {plain_text(group.why, 300)}"
+    fix = line(("           fix: " + plain_text(group.reason.fix, 160), "dim"))
+    rows = wrap(text, width - 11)
     if len(rows) > 2:
         rows = [
             rows[0],

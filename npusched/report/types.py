@@ -158,7 +158,10 @@ class SourceOp(Published, frozen=True, kw_only=True):
 
 
 class SegmentFacts(Published, frozen=True, kw_only=True):
-    """Ops that run together, stripe by stripe (or one op, whole)."""
+    """Ops that run together, stripe by stripe (or one op, whole).
+
+    ``reads_from``: the segments that write what it reads, in order.
+    """
 
     index: int
     placement: Literal["npu", "cpu"]
@@ -178,6 +181,7 @@ class SegmentFacts(Published, frozen=True, kw_only=True):
     unfused_cycles: int
     unfused_energy_nj: Interval
     stops_because: str
+    reads_from: tuple[int, ...] = ()
 
 
 class WeightFacts(Published, frozen=True, kw_only=True):
@@ -296,9 +300,7 @@ class PlanReport(Published, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        """Show the text form in a notebook, everything in it escaped."""
-        from html import escape
+        """Show figures in a notebook, everything in them escaped."""
+        from npusched.report.html.fragment import plan_fragment
 
-        from npusched.report.text import render_text
-
-        return f"<pre>{escape(render_text(self))}</pre>"
+        return plan_fragment(self)
