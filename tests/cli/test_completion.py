@@ -31,7 +31,7 @@ def completed(
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("npusched pl", ["plain,plan"]),
+        ("npusched pl", ["plain,plan", "plain,plot"]),
         ("npusched plan m --form", ["plain,--format"]),
         ("npusched plan m --format g", ["plain,github"]),
         ("npusched plan demo:res", ["plain,demo:resnet8"]),
