@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from npusched.report.svg.axis_of_time import segment_seconds
@@ -16,7 +16,7 @@ from npusched.report.svg.draw import (
     rect,
     shortened,
 )
-from npusched.report.svg.words import bound_name, op_title, segment_ops, segment_range
+from npusched.report.svg.words import bound_name, op_title, ops_of_segments, segment_range
 from npusched.report.text_tables import brief_kind
 from npusched.report.types import OpFacts, PlanReport, SegmentFacts
 from npusched.report.units import (
@@ -101,27 +101,38 @@ def _summary(report: PlanReport, edges: Sequence[_Edge]) -> str:
 
 def _rows(report: PlanReport) -> list[_Row]:
     """Segments, those of one source op together; long plans with runs of single ops together."""
-    groups: list[list[SegmentFacts]] = []
-    for segment in report.segments:
-        if groups and _is_same_op(groups[-1][-1], segment):
-            groups[-1].append(segment)
+    kernels = ops_of_segments(report)
+    single = [
+        _Row(
+            (segment,),
+            tuple(kernels[segment.index]),
+            frozenset(segment.reads_from),
+            segment_seconds(report, segment),
+        )
+        for segment in report.segments
+    ]
+    rows = _joined(single, lambda row, after: _is_same_op(row.segments[-1], after.segments[0]))
+    if len(rows) > MAX_ROWS:
+        skipped = {k for s in report.segments for k in s.reads_from if k < s.index - 1}
+        rows = _joined(rows, lambda row, after: _goes_on(row, after, skipped))
+    return rows if len(rows) <= 2 * MAX_ROWS else _longest(rows)
+
+
+def _joined(rows: Sequence[_Row], belong: Callable[[_Row, _Row], bool]) -> list[_Row]:
+    """Rows, each that belongs to the one before joined to it."""
+    found: list[_Row] = []
+    for row in rows:
+        if found and belong(found[-1], row):
+            last = found[-1]
+            found[-1] = _Row(
+                last.segments + row.segments,
+                last.ops + row.ops,
+                last.reads | row.reads,
+                last.seconds + row.seconds,
+            )
         else:
-            groups.append([segment])
-    if len(groups) > MAX_ROWS:
-        groups = _runs(report, groups)
-    rows = [_row(report, group) for group in groups]
-    return rows if len(rows) <= 2 * MAX_ROWS else _longest(report, rows)
-
-
-def _longest(report: PlanReport, rows: Sequence[_Row]) -> list[_Row]:
-    """The longest rows, and one row for all that lies between two of them."""
-    kept = set(sorted(range(len(rows)), key=lambda k: -rows[k].seconds)[:MAX_ROWS])
-    groups: list[list[SegmentFacts]] = []
-    for index, row in enumerate(rows):
-        if index in kept or not groups or index - 1 in kept:
-            groups.append([])
-        groups[-1] += row.segments
-    return [_row(report, group) for group in groups]
+            found.append(row)
+    return found
 
 
 def _is_same_op(one: SegmentFacts, other: SegmentFacts) -> bool:
@@ -129,35 +140,25 @@ def _is_same_op(one: SegmentFacts, other: SegmentFacts) -> bool:
     return alone and one.source_ops == other.source_ops
 
 
-def _runs(report: PlanReport, groups: list[list[SegmentFacts]]) -> list[list[SegmentFacts]]:
-    """Groups between which data goes straight on, and which are neither fused nor on the CPU."""
-    sources = {k for s in report.segments for k in s.reads_from if k < s.index - 1}
-    found: list[list[SegmentFacts]] = []
-    for group in groups:
-        first = group[0]
-        is_plain = len(first.ops) == 1 and set(first.reads_from) <= {first.index - 1}
-        before = found[-1][-1] if found else None
-        goes_on = (
-            before is not None
-            and is_plain
-            and len(before.ops) == 1
-            and before.index not in sources
-            and before.placement == first.placement
-            and len(found[-1]) < MAX_RUN
-        )
-        if goes_on:
-            found[-1] += group
-        else:
-            found.append(list(group))
-    return found
+def _goes_on(row: _Row, after: _Row, skipped: set[int]) -> bool:
+    """Whether data goes straight from a row to the next, neither of them a chain."""
+    last, first = row.segments[-1], after.segments[0]
+    return (
+        len(row.segments) < MAX_RUN
+        and len(last.ops) == len(first.ops) == 1
+        and last.placement == first.placement
+        and last.index not in skipped
+        and set(first.reads_from) <= {last.index}
+    )
 
 
-def _row(report: PlanReport, group: Sequence[SegmentFacts]) -> _Row:
-    return _Row(
-        tuple(group),
-        tuple(op for segment in group for op in segment_ops(report, segment)),
-        frozenset(k for segment in group for k in segment.reads_from),
-        sum(segment_seconds(report, segment) for segment in group),
+def _longest(rows: Sequence[_Row]) -> list[_Row]:
+    """The longest rows, and one row for all that lies between two of them."""
+    longest = sorted(rows, key=lambda row: -row.seconds)[:MAX_ROWS]
+    kept = {row.segments[0].index for row in longest}
+    return _joined(
+        rows,
+        lambda row, after: not kept & {row.segments[0].index, after.segments[0].index},
     )
 
 

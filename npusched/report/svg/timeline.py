@@ -17,7 +17,7 @@ from npusched.report.svg.draw import (
     time_label,
     x_axis,
 )
-from npusched.report.svg.words import bound_name, op_title, segment_ops, segment_range
+from npusched.report.svg.words import bound_name, op_title, ops_of_segments, segment_range
 from npusched.report.text_tables import op_seconds
 from npusched.report.types import OpFacts, PlanReport
 from npusched.report.units import group_digits, human_seconds, percent, plain_text, plural
@@ -73,9 +73,8 @@ def draw_timeline(report: PlanReport) -> Drawing | None:
 
 def _slots(report: PlanReport, axis: TimeAxis) -> Iterator[_Slot]:
     """Kernels in order; those of a chain one after the other, though they take turns."""
-    for segment in report.segments:
-        at = axis.starts[segment.index]
-        for op in segment_ops(report, segment):
+    for at, ops in zip(axis.starts, ops_of_segments(report), strict=False):
+        for op in ops:
             seconds = op_seconds(report, op)
             yield _Slot(op, axis.scale.at(at), axis.scale.at(at + seconds), seconds)
             at += seconds

@@ -16,9 +16,6 @@ BUFFER_NAMES: Final = {
     "lut": "table",
 }
 
-BOUNDS: Final = ("mac", "output", "weights", "elementwise", "cpu")
-"""What a kernel may wait for, memories left out."""
-
 
 def bound_name(bound: str) -> str:
     """``bound_by`` in words."""
@@ -43,10 +40,10 @@ def op_title(op: OpFacts) -> str:
     return " ".join(part for part in (op_number(op), kind, short_name(op.name, 40)) if part)
 
 
-def segment_ops(report: PlanReport, segment: SegmentFacts) -> list[OpFacts]:
-    """The kernels of a segment, in order."""
-    by_id = {op.id: op for op in report.ops if op.segment == segment.index}
-    return [by_id[v] for v in segment.ops]
+def ops_of_segments(report: PlanReport) -> list[list[OpFacts]]:
+    """The kernels of every segment, in order."""
+    by_id = {op.id: op for op in report.ops}
+    return [[by_id[v] for v in segment.ops] for segment in report.segments]
 
 
 def segment_range(segment: SegmentFacts) -> str:
