@@ -27,6 +27,7 @@ from tests.errors.compiler import COMPILER
 from tests.errors.explaining import EXPLAINING
 from tests.errors.files import FILES
 from tests.errors.hardware import HARDWARE
+from tests.errors.pages import PAGES
 from tests.errors.place import Ended, Place, Table
 from tests.errors.planning import PLANNING
 from tests.errors.plans import PLANS
@@ -39,6 +40,7 @@ TABLES = (
     PLANNING,
     EXPLAINING,
     ADVISING,
+    PAGES,
     HARDWARE,
     FILES,
     STREAMS,
