@@ -21,10 +21,13 @@ from npusched.errors import InfeasibleError, ModelError, NpuschedError
 from npusched.report import render_error
 from npusched.report.units import plain_text
 from tests.conftest import REPOSITORY
+from tests.errors.advising import ADVISING
 from tests.errors.commands import COMMANDS
 from tests.errors.compiler import COMPILER
+from tests.errors.explaining import EXPLAINING
 from tests.errors.files import FILES
 from tests.errors.hardware import HARDWARE
+from tests.errors.pages import PAGES
 from tests.errors.place import Ended, Place, Table
 from tests.errors.planning import PLANNING
 from tests.errors.plans import PLANS
@@ -32,7 +35,19 @@ from tests.errors.sites import Made, sites, watching
 from tests.errors.streams import STREAMS
 from tests.errors.sweeps import SWEEPS
 
-TABLES = (COMMANDS, PLANNING, HARDWARE, FILES, STREAMS, PLANS, COMPILER, SWEEPS)
+TABLES = (
+    COMMANDS,
+    PLANNING,
+    EXPLAINING,
+    ADVISING,
+    PAGES,
+    HARDWARE,
+    FILES,
+    STREAMS,
+    PLANS,
+    COMPILER,
+    SWEEPS,
+)
 TRIGGERS: Table = {site: trigger for table in TABLES for site, trigger in table.items()}
 
 NO_WHY = {"cli.run:_usage_error": "the message of the command line names option and value"}

@@ -44,7 +44,9 @@ def find_browser() -> str:
         if shutil.which(named):
             return named
         raise NpuschedError(
-            "cannot draw a PNG", f"${VARIABLE} names '{named}', which cannot be run", "correct it"
+            "cannot draw a PNG",
+            f"${VARIABLE} names '{named}', which cannot be run",
+            "set it to the path of one, or unset it",
         )
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:

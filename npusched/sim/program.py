@@ -459,8 +459,8 @@ def read_dma(op: StreamOp, registers: Registers, index: int) -> LoadedDma:
     ):
         if register not in registers:
             raise SimError(
-                f"{where} has no {register.name}",
-                "the register was never set",
+                f"{where} uses {register.name}, which was never set",
+                "a DMA has two regions, two addresses and a length",
                 "the stream is damaged: compile the model again",
             )
     length = registers[Register.DMA_LENGTH]

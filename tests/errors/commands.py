@@ -22,6 +22,7 @@ def _full_stdout(place: Place) -> None:
 COMMANDS: Table = {
     "cli.run:_usage_error": cli("plan", CHAIN, *PLAIN, "--objective", "cycle"),
     "cli.app:plan": cli("plan", CHAIN, *PLAIN, "--frontier", "--format", "sarif"),
+    "cli.app:plan#2": cli("plan", CHAIN, *PLAIN, "--frontier", "--advice", "all"),
     "cli.app:_file_wanted": cli("demo", "mobilenet"),
     "cli.checking:check": cli("check", CHAIN, *PLAIN, "--max-regression", "2%"),
     "cli.compare:compare": cli(
