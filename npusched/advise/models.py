@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from npusched.advise.configs import LEAST_GAIN
 from npusched.advise.types import Case, Change, Confidence, Proposal, Rule, Severity
-from npusched.graph.edits import channels, floats, norms, pools, prune, softmax, transposes
+from npusched.graph.edits import (
+    activations,
+    channels,
+    floats,
+    norms,
+    pools,
+    prune,
+    softmax,
+    transposes,
+)
 from npusched.graph.edits.folding import fold_model
 from npusched.graph.edits.uses import label
 from npusched.ir import OpKind
@@ -264,6 +273,28 @@ def _means(case: Case) -> list[Proposal]:
     return found
 
 
+def _silus(case: Case) -> list[Proposal]:
+    """NS112: SiLU as two ops, whose three tensors live at once."""
+    found = activations.silus(case.subgraph)
+    if not found or not _on_npu(case):
+        return []
+    many = f"{len(found)} SiLU{'' if len(found) == 1 else 's'}"
+    first = label(case.subgraph.ops[found[0].sigmoid])
+    return [
+        Proposal(
+            rule="NS112",
+            group="silu",
+            what=f"{many} (first {first}) run as LOGISTIC and MUL: HARD_SWISH is one op, nearly "
+            "the same function",
+            change=Change(
+                content=activations.as_hard_swish(case.model, case.graph.subgraph, found)
+            ),
+            confidence=Confidence.MEDIUM,
+            price="train with it",
+        )
+    ]
+
+
 def _sparsity(case: Case) -> list[Proposal]:
     """NS205: half of the weights zero."""
     if not _on_npu(case):
@@ -371,6 +402,13 @@ RULES = (
         when="a MEAN over height and width runs on the NPU",
         plans="an average pool in its place",
         propose=_means,
+    ),
+    Rule(
+        id="NS112",
+        title="SiLU in two ops",
+        when="a LOGISTIC's input is multiplied by its result",
+        plans="HARD_SWISH in place of all of them",
+        propose=_silus,
     ),
     Rule(
         id="NS205",

@@ -10,6 +10,7 @@ import pytest
 from npusched.advise.fallbacks import REMEDIES
 from npusched.errors import ModelError
 from npusched.graph.edits import (
+    activations,
     channels,
     floats,
     legal,
@@ -376,6 +377,18 @@ def test_a_float_lstm_is_not_translated() -> None:
     custom = model_of(b.build())
     (part,) = floats.float_parts(custom.subgraphs[0])
     assert floats.quantised(custom, 0, part) is None
+
+
+def test_a_sigmoid_that_others_read_is_no_silu() -> None:
+    def make(b: Builder, x: Ref) -> Ref:
+        gate = b.logistic(x)
+        b.output(gate)
+        return b.mul(x, gate)
+
+    assert activations.silus(net(make).subgraphs[0]) == []
+    other = net(lambda b, x: b.mul(x, b.logistic(b.relu(x))))
+    assert activations.silus(other.subgraphs[0]) == []
+    assert len(activations.silus(model_of(nets.silu(hard=False)).subgraphs[0])) == 1
 
 
 def test_pruning_takes_the_smaller_half() -> None:

@@ -75,6 +75,7 @@ MODEL_RULES = [
     ("NS109", partial(nets.classifier, softmax=True), partial(nets.classifier, softmax=False), {}),
     ("NS110", partial(nets.attention, 1), partial(nets.attention, 2), {"objective": "sram"}),
     ("NS111", partial(nets.global_mean, pooled=False), partial(nets.global_mean, pooled=True), {}),
+    ("NS112", partial(nets.silu, hard=False), partial(nets.silu, hard=True), {}),
     (
         "NS205",
         partial(nets.heavy_weights, sparse=False),
