@@ -15,7 +15,7 @@ from npusched.graph.edits import (
     transposes,
 )
 from npusched.graph.edits.folding import fold_model
-from npusched.graph.edits.uses import label
+from npusched.graph.edits.uses import label, shortened
 from npusched.ir import OpKind
 
 MAX_PLACES = 6
@@ -89,7 +89,7 @@ def _float_words(case: Case, part: floats.FloatPart) -> tuple[str, str]:
         more = f" and {len(part.ops) - 2} more" if len(part.ops) > 2 else ""
         return f"{names}{more} compute in float: quantise them, too", _CALIBRATE
     edge = "takes" if part.kind is floats.PartKind.INPUT else "gives"
-    name = case.subgraph.tensors[part.tensors[0]].name
+    name = shortened(case.subgraph.tensors[part.tensors[0]].name)
     what = f"the model {edge} '{name}' in float and converts it on the CPU: export it with int8"
     return what, "the application converts, if it has to"
 
