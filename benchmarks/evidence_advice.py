@@ -122,13 +122,7 @@ def _gain(before: PlanReport, after: PlanReport, objective: str) -> float:
     """Share of the objective that is saved."""
     if objective == "sram":
         return 1 - after.totals.sram_peak_bytes / before.totals.sram_peak_bytes
-
-    def waited(report: PlanReport) -> float:
-        totals = report.totals
-        moved = report.lambda_cycles_per_byte * (totals.dram_bytes + totals.flash_bytes)
-        return totals.latency_s + moved / before.target.clock_hz
-
-    return 1 - waited(after) / waited(before)
+    return 1 - after.totals.latency_s / before.totals.latency_s
 
 
 def _off(advice: Advice, before: PlanReport, after: PlanReport) -> float:

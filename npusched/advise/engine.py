@@ -92,18 +92,14 @@ def gain_of(case: Case, before: Figures, after: Figures) -> float:
 
 
 def score(case: Case, figures: Figures) -> float:
-    """What the user minimises, in seconds, nanojoules or bytes.
-
-    ``cycles`` counts NPU and CPU time, with lambda NPU cycles for every off-chip byte.
-    """
+    """What the user minimises, in seconds (NPU and CPU), nanojoules or bytes."""
     if case.objective == "sram":
         return figures.sram_bytes
     if case.objective == "energy":
         return figures.energy_nj
     if case.objective == "offchip":
         return figures.offchip_bytes
-    waiting = case.lambda_cycles_per_byte * figures.offchip_bytes / case.target.clock_hz
-    return figures.latency_s + waiting
+    return figures.latency_s
 
 
 def _for_free(proposal: Proposal, replan: Replan) -> str:

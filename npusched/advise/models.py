@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from npusched.advise.configs import LEAST_GAIN
 from npusched.advise.types import Case, Change, Confidence, Proposal, Rule, Severity
-from npusched.graph.edits import channels, floats, norms, pools, prune, softmax, transposes
+from npusched.graph.edits import (
+    activations,
+    channels,
+    floats,
+    norms,
+    pools,
+    prune,
+    softmax,
+    transposes,
+)
 from npusched.graph.edits.folding import fold_model
-from npusched.graph.edits.uses import label
+from npusched.graph.edits.uses import label, shortened
 from npusched.ir import OpKind
 
 MAX_PLACES = 6
@@ -80,7 +89,7 @@ def _float_words(case: Case, part: floats.FloatPart) -> tuple[str, str]:
         more = f" and {len(part.ops) - 2} more" if len(part.ops) > 2 else ""
         return f"{names}{more} compute in float: quantise them, too", _CALIBRATE
     edge = "takes" if part.kind is floats.PartKind.INPUT else "gives"
-    name = case.subgraph.tensors[part.tensors[0]].name
+    name = shortened(case.subgraph.tensors[part.tensors[0]].name)
     what = f"the model {edge} '{name}' in float and converts it on the CPU: export it with int8"
     return what, "the application converts, if it has to"
 
@@ -264,6 +273,28 @@ def _means(case: Case) -> list[Proposal]:
     return found
 
 
+def _silus(case: Case) -> list[Proposal]:
+    """NS112: SiLU as two ops, whose three tensors live at once."""
+    found = activations.silus(case.subgraph)
+    if not found or not _on_npu(case):
+        return []
+    many = f"{len(found)} SiLU{'' if len(found) == 1 else 's'}"
+    first = label(case.subgraph.ops[found[0].sigmoid])
+    return [
+        Proposal(
+            rule="NS112",
+            group="silu",
+            what=f"{many} (first {first}) run as LOGISTIC and MUL: HARD_SWISH is one op, nearly "
+            "the same function",
+            change=Change(
+                content=activations.as_hard_swish(case.model, case.graph.subgraph, found)
+            ),
+            confidence=Confidence.MEDIUM,
+            price="train with it",
+        )
+    ]
+
+
 def _sparsity(case: Case) -> list[Proposal]:
     """NS205: half of the weights zero."""
     if not _on_npu(case):
@@ -371,6 +402,13 @@ RULES = (
         when="a MEAN over height and width runs on the NPU",
         plans="an average pool in its place",
         propose=_means,
+    ),
+    Rule(
+        id="NS112",
+        title="SiLU in two ops",
+        when="a LOGISTIC's input is multiplied by its result",
+        plans="HARD_SWISH in place of all of them",
+        propose=_silus,
     ),
     Rule(
         id="NS205",

@@ -150,8 +150,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     ``sram_bytes``: the budget that was asked for, None for what the target has. ``fits``: False if
     no plan keeps the limits, or the board has less; then ``plan`` needs as little as can be.
-    ``objective``: what advice has to lower (of what does not fit: what there is too little of),
-    ``lambda_cycles_per_byte`` as the planner has it.
+    ``objective``: what advice has to lower: cycles (the time), energy, offchip or sram; of what
+    does not fit, what there is too little of.
     """
 
     model: Model
@@ -159,7 +159,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     plan: Plan
     objective: str
-    lambda_cycles_per_byte: float
     sram_bytes: int | None = None
     fits: bool = True
 

@@ -170,7 +170,6 @@ def _case(planned: Planned, target: Target, options: PlanOptions, *, fits: bool)
         target=target,
         plan=planned.plan,
         objective=options.objective if fits or options.objective == "offchip" else "sram",
-        lambda_cycles_per_byte=options.lambda_cycles_per_byte,
         sram_bytes=asked,
         fits=fits,
     )

@@ -142,8 +142,11 @@ class Editor(SubgraphBuilder):
         self._change_op(op, outputs=tuple(outputs))
 
     def set_options(self, op: int, options: Options) -> None:
-        """Give an op other options."""
+        """Give an op other options; fields of the file that ``options`` lack stay."""
         written = write_options(self.source.ops[op].kind, options)
+        known = self.ops[op].record("builtin_options")
+        if written is not None and known is not None and known.table == written.table:
+            written = _with(known, **written.values)
         if written is not None:
             self._change_op(op, builtin_options=written)
 

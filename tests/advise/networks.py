@@ -216,3 +216,13 @@ def heavy_weights(*, sparse: bool) -> bytes:
         return b.fully_connected(x, 64, weights=values / 16)
 
     return built(make, (1, 512))
+
+
+def silu(*, hard: bool) -> bytes:
+    """A SiLU as LOGISTIC and MUL, or a HARD_SWISH."""
+
+    def make(b: Builder, x: Ref) -> Ref:
+        y = b.conv2d(x, 16)
+        return b.conv2d(b.hard_swish(y) if hard else b.mul(y, b.logistic(y)), 16)
+
+    return built(make)

@@ -10,6 +10,7 @@ import pytest
 from npusched.advise.fallbacks import REMEDIES
 from npusched.errors import ModelError
 from npusched.graph.edits import (
+    activations,
     channels,
     floats,
     legal,
@@ -24,7 +25,9 @@ from npusched.hardware.target import Family
 from npusched.ir import Model, OpKind
 from npusched.ops import place
 from npusched.tflite import Builder, Ref, read_model
+from npusched.tflite.decode import decode
 from npusched.tflite.editor import Editor
+from npusched.tflite.records import Record
 from tests.advise import networks as nets
 
 Make = Callable[[Builder, Ref], Ref]
@@ -378,6 +381,18 @@ def test_a_float_lstm_is_not_translated() -> None:
     assert floats.quantised(custom, 0, part) is None
 
 
+def test_a_sigmoid_that_others_read_is_no_silu() -> None:
+    def make(b: Builder, x: Ref) -> Ref:
+        gate = b.logistic(x)
+        b.output(gate)
+        return b.mul(x, gate)
+
+    assert activations.silus(net(make).subgraphs[0]) == []
+    other = net(lambda b, x: b.mul(x, b.logistic(b.relu(x))))
+    assert activations.silus(other.subgraphs[0]) == []
+    assert len(activations.silus(model_of(nets.silu(hard=False)).subgraphs[0])) == 1
+
+
 def test_pruning_takes_the_smaller_half() -> None:
     model = model_of(nets.heavy_weights(sparse=False))
     content = prune.pruned(model, 0, [0], 0.5)
@@ -409,6 +424,26 @@ def test_an_editor_that_changes_nothing_writes_the_same_graph() -> None:
         assert again.signatures == model.signatures
 
 
+def test_options_that_we_do_not_know_stay() -> None:
+    """The type of the bias of an int16 convolution is an option that ``ir`` lacks."""
+    b = Builder("net")
+    x = b.input("x", (1, 9, 9, 4), "int16")
+    y = b.conv2d(x, 8, 3, stride=4)
+    record = b.ops[0].record("builtin_options")
+    assert record is not None
+    table = Record(record.table, {**record.values, "quantized_bias_type": 4})
+    b.ops[0] = Record("Operator", {**b.ops[0].values, "builtin_options": table})
+    b.output(y)
+    model = model_of(b.build())
+    content = legal.padded_apart(model, 0, 0)
+    assert content is not None
+    ops = decode(content).records("subgraphs")[0].records("operators")
+    options = ops[1].record("builtin_options")
+    assert options is not None
+    assert options.integer("quantized_bias_type") == 4
+    assert options.integer("padding") == 1
+
+
 def test_what_an_edit_leaves_over_is_not_stored() -> None:
     model = model_of(nets.stack(32))
     after = model_of(channels.resize(model, 0, {0: 16}))
@@ -417,9 +452,7 @@ def test_what_an_edit_leaves_over_is_not_stored() -> None:
 
 
 def test_data_behind_the_flatbuffer_cannot_be_edited() -> None:
-    from npusched.tflite.decode import decode
     from npusched.tflite.encode import encode
-    from npusched.tflite.records import Record
 
     model = model_of(nets.healthy())
     root = decode(model.content)

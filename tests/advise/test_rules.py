@@ -75,6 +75,7 @@ MODEL_RULES = [
     ("NS109", partial(nets.classifier, softmax=True), partial(nets.classifier, softmax=False), {}),
     ("NS110", partial(nets.attention, 1), partial(nets.attention, 2), {"objective": "sram"}),
     ("NS111", partial(nets.global_mean, pooled=False), partial(nets.global_mean, pooled=True), {}),
+    ("NS112", partial(nets.silu, hard=False), partial(nets.silu, hard=True), {}),
     (
         "NS205",
         partial(nets.heavy_weights, sparse=False),
@@ -259,3 +260,20 @@ def test_nothing_is_proposed_that_does_not_help(objective: str) -> None:
             assert each.gain is not None
             assert each.gain >= 0.005
             assert getattr(each.delta, field[objective]) < 0
+
+
+def test_names_of_any_length_leave_room_for_the_effect() -> None:
+    """A custom code and an input of 10,000 characters."""
+    from npusched.tflite import Builder
+
+    b = Builder("net")
+    x = b.quantize(b.input("x" * 10_000, (1, 8, 8, 16), "float32"), "int8")
+    y = b.conv2d(x, 16)
+    z = b.tensor("custom", y.shape, "int8", scale=1 / 128)
+    b.custom("C" * 10_000, [y], [z])
+    b.output(b.conv2d(z, 16))
+    report = advised(b.build()).report
+    assert {"NS003", "NS103"} <= {each.id for each in report.advice}
+    for each in report.advice:
+        assert len(each.message) < 500
+        assert "time -" in each.message

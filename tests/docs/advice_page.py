@@ -38,8 +38,8 @@ without Vela, and the best one is planned in full.
 
 - What does not lower the objective is not mentioned: at least {_percent(MIN_GAIN)} of it must be
   saved, {_percent(LEAST_GAIN)} where hardware, SRAM or sparsity pay for it.
-- `--objective` says what to lower: `cycles` (the time of NPU and CPU, and lambda cycles for every
-  off-chip byte), `energy`, `sram` or `offchip`.
+- `--objective` says what to lower: `cycles` (the time of one inference, NPU and CPU), `energy`,
+  `sram` or `offchip`.
 - A message says what gets better, and after "but" what gets worse by {_percent(FLOOR)} or more;
   then what comes with it besides figures.
 - Advices stand alone: their effects do not add up. Apply one, and ask again.
