@@ -158,3 +158,12 @@ def named(name: str) -> bytes:
     x = b.conv2d(b.input(f"{name}x", (1, 24, 24, 17)), 17, 3, name=f"{name}a")
     b.output(b.conv2d(x, 4, 3, name=f"{name}b"))
     return b.build()
+
+
+def test_limits_on_a_staging_memory() -> None:
+    """Dedicated_Sram: the limit is a hard one, and a result may stage nothing at all."""
+    found = vela_of(kit.averaged(), None, (16, 4096, 8192), "ethos-u65-256")
+    assert not any(run.is_over for run in found.runs)
+    assert min(run.used_bytes for run in found.runs) <= 16
+    assert found.smallest_feasible_bytes == 0
+    assert {run.asked_bytes for run in found.runs} >= {16, 4096, 8192}
