@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from npusched.errors import InfeasibleError
 from npusched.graph.types import BRICK_CHANNELS, FeatureMap, Layout
 from npusched.memory import ALIGNMENT_BYTES, align_up, live_bytes, naive_peak
 from npusched.report.explain_inputs import Explained
@@ -26,7 +25,11 @@ NEAR: Final[dict[LeverName, float]] = {"within_1_percent": 0.01, "within_10_perc
 WORTH = 0.98
 """A lever that leaves more of the peak (of the lever before) than that is not named."""
 
-_TRIES = 12
+MOST_KERNELS = 400
+"""On larger graphs only the floor is planned: tight budgets of hundreds of kernels take long."""
+
+_HALVINGS = 12
+_TRIES = 3
 
 
 def build_peak(about: Explained) -> PeakFacts:
@@ -138,6 +141,8 @@ def _role(fm: FeatureMap, buffer: Buffer) -> Role:
         return "copy"
     if buffer.kind is BufferKind.ROLLING:
         return "rolling"
+    if fm.is_persistent:
+        return "variable"
     if fm.is_graph_input:
         return "input"
     if fm.is_graph_output:
@@ -150,7 +155,7 @@ def _widened(about: Explained, fm: FeatureMap, ref: tuple[int, int] | None) -> f
         return 1.0
     outputs = about.subgraph.ops[ref[1]].outputs
     bits = about.subgraph.tensors[outputs[0]].dtype.bits if outputs else fm.dtype.bits
-    return fm.dtype.bits / bits
+    return fm.dtype.bits / bits if bits else 1.0  # a handle of a variable has no bits
 
 
 def _constants(plan: Plan, size_bytes: int) -> PeakPart:
@@ -196,7 +201,8 @@ def _levers(about: Explained) -> tuple[PeakLever, ...]:
         return ()
     floor = about.planner.plan(least_bytes)
     found: list[PeakLever] = []
-    for name, share in NEAR.items():
+    near_too = len(about.given.ops) <= MOST_KERNELS
+    for name, share in NEAR.items() if near_too else ():
         near = _nearly(about, floor, share)
         least = found[-1].sram_peak_bytes if found else peak
         if near is not None and near.sram_peak_bytes < WORTH * least:
@@ -207,26 +213,30 @@ def _levers(about: Explained) -> tuple[PeakLever, ...]:
 
 
 def _nearly(about: Explained, floor: Plan, share: float) -> Plan | None:
-    """The plan of least SRAM that is hardly worse than this one, by halving the range."""
+    """The plan of least SRAM that is hardly worse than this one.
+
+    The budget is found by halving, by live sums; the plan for it has addresses. Where these
+    fragment it is tried again with a little more.
+    """
     limit = about.plan.objective * (1 + share)
     if floor.objective <= limit:
         return floor
+    whole, shared = about.own.whole(), about.own.shared_bytes
     low, high = floor.sram_peak_bytes, about.plan.sram_peak_bytes
-    best: Plan | None = None
-    for _ in range(_TRIES):
+    for _ in range(_HALVINGS):
         middle = (low + high) // 2 // ALIGNMENT_BYTES * ALIGNMENT_BYTES
         if high - low <= max(ALIGNMENT_BYTES, high // 200) or not low < middle < high:
             break
-        try:
-            plan = about.planner.plan(middle)
-        except InfeasibleError:  # live sums fit, but no addresses were found
-            low = middle
-            continue
-        if plan.objective <= limit:
-            best, high = plan, plan.sram_peak_bytes
+        solution = whole.search.solve(middle - shared)
+        if solution is not None and solution.score <= limit:
+            high = solution.peak_bytes + shared
         else:
             low = middle
-    return best
+    for step in range(_TRIES):
+        plan = about.planner.plan(high + high * step // 50)
+        if plan.objective <= limit:
+            return plan
+    return None
 
 
 def _lever(plan: Plan, other: Plan, name: LeverName) -> PeakLever:

@@ -34,6 +34,7 @@ _ROLES: Final = {
     "input": "graph inputs, which the host writes",
     "output": "graph outputs, which the host reads",
     "activation": "results of ops of the file",
+    "variable": "variables, which outlive an inference",
     "temporary": "temporaries of decomposed ops, which are no tensors of the file",
     "rolling": "rolling buffers of chains",
     "copy": "copies of maps that lie elsewhere",

@@ -16,7 +16,15 @@ EXPLAIN_SCHEMA_VERSION = "1.0"
 Subject: TypeAlias = Literal["peak", "op", "fallbacks", "mode", "fusion", "vela"]
 
 Role: TypeAlias = Literal[
-    "input", "output", "activation", "temporary", "rolling", "copy", "weights", "constants"
+    "input",
+    "output",
+    "activation",
+    "variable",
+    "temporary",
+    "rolling",
+    "copy",
+    "weights",
+    "constants",
 ]
 """What a buffer is for. temporary: no tensor of the file, made by the decomposition of an op."""
 

@@ -72,7 +72,7 @@ def _backfires(runs: tuple[VelaRun, ...]) -> list[str]:
     worse = [run for run in runs if run.worse_than is not None and run.asked_bytes is not None]
     if not worse:
         return []
-    run = max(worse, key=lambda each: each.reported_cycles / runs[each.worse_than or 0].used_bytes)
+    run = max(worse, key=lambda each: _excess(runs, each))
     assert run.worse_than is not None
     assert run.asked_bytes is not None
     better = runs[run.worse_than]
@@ -85,6 +85,12 @@ def _backfires(runs: tuple[VelaRun, ...]) -> list[str]:
         f"{limit} ({better.options}) {human_bytes(better.used_bytes)} and "
         f"{group_digits(better.reported_cycles)}."
     ]
+
+
+def _excess(runs: tuple[VelaRun, ...], run: VelaRun) -> tuple[int, int]:
+    """Cycles and SRAM that a run takes beyond the one that betters it."""
+    better = runs[run.worse_than or 0]
+    return run.reported_cycles - better.reported_cycles, run.used_bytes - better.used_bytes
 
 
 def _ours(facts: VelaExplanation, asked: VelaRun) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 import npusched
 from npusched.report.explain_text import LINES, render_explanation
 from npusched.report.explain_vela_types import VelaExplanation
+from npusched.tflite import Builder
 from tests.explain import kit
 from tests.explain.kit import TARGET
+from tests.report.check_kit import HOSTILE
 
 pytest.importorskip("ethosu.regor", reason="needs ethos-u-vela")
 
@@ -107,11 +111,59 @@ def test_a_decomposed_op_counts_as_vela_counts_it() -> None:
 
 def test_a_model_of_the_cpu_alone() -> None:
     """Vela compiles nothing, and that is said."""
-    from npusched.tflite import Builder
-
     b = Builder("floats")
     b.output(b.conv2d(b.input("x", (1, 8, 8, 3), "float32"), 4, weights_dtype="float32"))
     found = vela_of(b.build())
     assert found.runs[0].kernels == 0
     assert found.runs[0].cpu_ops >= 1
     assert found.runs[0].used_bytes == 0
+
+
+def test_a_schedule_of_velas_that_is_shown() -> None:
+    """Its peak is explained like ours; ops and chains are those of our best plan, which is said."""
+    plan = npusched.plan(kit.wide(17), TARGET)
+    assert plan.candidates.shown == "vela"
+    report = npusched.explain(kit.wide(17), TARGET, "peak")
+    assert report.peak is not None
+    assert report.plan.shown == "vela"
+    assert report.plan.cycles == plan.totals.cycles
+    assert report.peak.sram_peak_bytes == plan.totals.sram_peak_bytes
+    assert sum(part.size_bytes for part in report.peak.parts) == report.peak.live_bytes
+    assert report.peak.live_bytes <= report.peak.sram_peak_bytes
+    assert report.warnings == plan.warnings
+    for subject, options in (("fusion", {}), ("op", {"op": 0})):
+        other = npusched.explain(kit.wide(17), TARGET, subject, **options)  # type: ignore[arg-type]
+        assert other.plan.shown == "npusched"
+        assert "shows Vela's own schedule" in " ".join(other.warnings)
+        assert other.plan.cycles >= plan.totals.cycles
+
+
+def test_the_text(golden: Callable[[Path, str], None]) -> None:
+    report = npusched.explain(kit.wide(17), TARGET, "vela", sram=80_000)
+    golden(Path(__file__).with_name("golden") / "vela.txt", render_explanation(report))
+
+
+@pytest.mark.parametrize("name", HOSTILE[:6])
+def test_hostile_names_are_inert(name: str) -> None:
+    report = npusched.explain(named(name), TARGET, "vela")
+    text = render_explanation(report)
+    assert all(character.isprintable() for character in text.replace("\n", ""))
+    assert "::" not in text
+    assert all(sentence.isprintable() for sentence in report.sentences)
+
+
+def named(name: str) -> bytes:
+    """A model with names that mean to do harm; Vela puts them into its rows."""
+    b = Builder(name)
+    x = b.conv2d(b.input(f"{name}x", (1, 24, 24, 17)), 17, 3, name=f"{name}a")
+    b.output(b.conv2d(x, 4, 3, name=f"{name}b"))
+    return b.build()
+
+
+def test_limits_on_a_staging_memory() -> None:
+    """Dedicated_Sram: the limit is a hard one, and a result may stage nothing at all."""
+    found = vela_of(kit.averaged(), None, (16, 4096, 8192), "ethos-u65-256")
+    assert not any(run.is_over for run in found.runs)
+    assert min(run.used_bytes for run in found.runs) <= 16
+    assert found.smallest_feasible_bytes == 0
+    assert {run.asked_bytes for run in found.runs} >= {16, 4096, 8192}
