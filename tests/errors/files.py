@@ -12,7 +12,6 @@ from npusched.tflite import Builder, container, read_model
 from npusched.tflite.decode import decode
 from npusched.tflite.encode import encode
 from npusched.tflite.records import Record
-from npusched.tflite.rewrite import rewrite
 from tests.errors.place import PLAIN, Place, Table, Trigger, built
 from tests.tflite import test_checks as damaged
 from tests.tflite.test_sparse import _csr
@@ -135,7 +134,6 @@ FILES: Table = {
     "tflite.reader:_File.tensor": _plan(damaged._constant_written),
     "tflite.reader:_shape": _plan(_negative_axis),
     "tflite.reader:_quantization": _plan(_bad_scale),
-    "tflite.rewrite:rewrite": lambda _: rewrite(_outside(), 0, [], []),
     "tflite.shapes:check_shapes": _plan(damaged._wrong_shape),
     "tflite.shapes:_reshaped": _plan(_dynamic, "--input-shape", "image=1,8,8,9"),
     "tflite.shapes:_reshaped#2": lambda _: read_model(
