@@ -10,7 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import check, compare, diff, explain, fold, frontier, plan, prove_plan, tune
+    from npusched.api import (
+        advice,
+        check,
+        compare,
+        diff,
+        explain,
+        fold,
+        frontier,
+        inspect,
+        plan,
+        prove,
+        prove_plan,
+        tune,
+    )
     from npusched.batch import sweep
     from npusched.errors import (
         InfeasibleError,
@@ -21,10 +34,12 @@ if TYPE_CHECKING:
         VelaError,
     )
     from npusched.hardware import Target, load_target, target_names
-    from npusched.report import PlanReport, plan_schema, render_json, render_text
+    from npusched.report import PlanReport, plan_schema, render_html, render_json, render_text
+    from npusched.report.advice_types import AdviceReport
     from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
     from npusched.report.diff_types import DiffReport
+    from npusched.report.execution_types import InspectReport, ProveReport
     from npusched.report.explain_types import ExplainReport
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
@@ -34,16 +49,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdviceReport",
     "CheckReport",
     "CompareReport",
     "DiffReport",
     "ExplainReport",
     "FrontierReport",
     "InfeasibleError",
+    "InspectReport",
     "ModelError",
     "NpuschedError",
     "PlanProofReport",
     "PlanReport",
+    "ProveReport",
     "SimError",
     "SweepReport",
     "Target",
@@ -51,16 +69,20 @@ __all__ = [
     "TuneReport",
     "VelaError",
     "__version__",
+    "advice",
     "check",
     "compare",
     "diff",
     "explain",
     "fold",
     "frontier",
+    "inspect",
     "load_target",
     "plan",
     "plan_schema",
+    "prove",
     "prove_plan",
+    "render_html",
     "render_json",
     "render_text",
     "sweep",
@@ -69,32 +91,39 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdviceReport": "report.advice_types",
     "CheckReport": "report.check_types",
     "CompareReport": "report.compare_types",
     "DiffReport": "report.diff_types",
     "ExplainReport": "report.explain_types",
     "FrontierReport": "report.frontier_types",
     "InfeasibleError": "errors",
+    "InspectReport": "report.execution_types",
     "ModelError": "errors",
     "NpuschedError": "errors",
     "PlanProofReport": "report.plan_proof_types",
     "PlanReport": "report",
+    "ProveReport": "report.execution_types",
     "SimError": "errors",
     "SweepReport": "report.sweep_types",
     "Target": "hardware",
     "TargetError": "errors",
     "TuneReport": "report.tune_types",
     "VelaError": "errors",
+    "advice": "api",
     "check": "api",
     "compare": "api",
     "diff": "api",
     "explain": "api",
     "fold": "api",
     "frontier": "api",
+    "inspect": "api",
     "load_target": "hardware",
     "plan": "api",
     "plan_schema": "report",
+    "prove": "api",
     "prove_plan": "api",
+    "render_html": "report",
     "render_json": "report",
     "render_text": "report",
     "sweep": "batch",

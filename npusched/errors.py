@@ -17,21 +17,25 @@ JsonValue: TypeAlias = (
 )
 
 
+_PLAN_HINT = "plan again; if the new plan fails, too, report it together with the model"
+
+
 class NpuschedError(Exception):
     """Base of all errors meant for the user.
 
     ``what`` is one line naming the failure, ``why`` one line with the failing values, ``hint``
-    one line that says what to do next. ``values`` holds the same facts for programs.
+    one line that says what to do next; what cannot be printed in them (names come from files) is
+    escaped. ``values`` holds the same facts for programs, names as they are.
     """
 
     kind: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 2
 
     def __init__(self, what: str, why: str = "", hint: str = "", **values: JsonValue) -> None:
-        super().__init__(what, why, hint)
-        self.what = what
-        self.why = why
-        self.hint = hint
+        self.what = one_line(what)
+        self.why = one_line(why)
+        self.hint = one_line(hint)
+        super().__init__(self.what, self.why, self.hint)
         self.values = values
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -93,6 +97,9 @@ class SimError(NpuschedError):
 class PlanError(SimError):
     """A plan is wrong: a value is not where its buffers, rows and addresses say."""
 
+    def __init__(self, what: str, why: str, hint: str = _PLAN_HINT, **values: JsonValue) -> None:
+        super().__init__(what, why, hint, **values)
+
 
 class InternalError(NpuschedError):
     """A fault of ours."""
@@ -111,6 +118,21 @@ def internal_error(error: BaseException) -> InternalError:
         f"{type(error).__name__} at {where}" + (f": {said}" if said else ""),
         "run again with --debug and report the traceback together with the model",
     )
+
+
+def one_line(text: str) -> str:
+    """``text`` with everything escaped that is not printable (line ends, escapes)."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else escaped(each) for each in text)
+
+
+def escaped(character: str) -> str:
+    r"""The character as in a Python literal: ``\x0a``, ``\u202e`` or ``\U000e0001``."""
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _rebuild(

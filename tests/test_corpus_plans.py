@@ -108,6 +108,21 @@ def _fits_what_it_names(path: Path, target: Target, values: dict[str, JsonValue]
     return used
 
 
+def test_more_memory_is_never_slower(corpus_dir: Path) -> None:
+    """A branchy graph: the op order of least memory also hides more copies, whatever the budget."""
+    content = (corpus_dir / "models/mww_okay_nabu_v2.tflite").read_bytes()
+    values = [
+        api.plan_report(
+            content,
+            name="m",
+            target=TARGETS["u55"],
+            options=api.PlanOptions(sram=sram, candidates="none"),
+        ).bound.value
+        for sram in ("16KiB", "32KiB", "64KiB", "1MiB", None)
+    ]
+    assert values == sorted(values, reverse=True)
+
+
 def test_source_facts(corpus_dir: Path) -> None:
     """Op counts, MACs, constants and naive peaks of every case (counted from the files)."""
     cases = json.loads((corpus_dir / "cases" / "CASES.json").read_text())["cases"]

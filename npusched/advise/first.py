@@ -1,4 +1,8 @@
-"""The first rules. Silent where there is nothing to say; effects come from planning the change."""
+"""What every plan says of changes: what a glance at it tells, and what folding would gain.
+
+Silent where there is nothing to say. An effect is only stated where the change was planned; the
+other notes say what ``npusched advise`` then weighs.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +78,8 @@ def _batch_norms(situation: Situation) -> list[Advice]:
     except InfeasibleError:  # a budget that only just holds may not hold the folded weights
         return []
     cycles = after.amounts.npu_cycles - before.amounts.npu_cycles
+    if after.objective >= before.objective:
+        return []
     count = situation.foldable
     return [
         Advice(
@@ -159,7 +165,7 @@ def _padding(situation: Situation) -> list[Advice]:
             message=f"{total:,} bytes of the peak are padding: {channels} "
             f"channel{' is' if channels == 1 else 's are'} stored as {rounded} (bricks of 16); "
             f"{change}",
-            effect=Effect(sram_bytes=-total),
+            effect=Effect(),
             confidence=Confidence.MEDIUM,
         )
     ]

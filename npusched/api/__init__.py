@@ -9,16 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from npusched.api.advising import advice, advise_model, changed_model
     from npusched.api.budgets import frontier, frontier_report
     from npusched.api.caching import cache_clear, cache_info
     from npusched.api.checking import baseline_of, check, check_report, limits_of
     from npusched.api.comparing import compare, compare_report
     from npusched.api.diffing import diff, diff_report
-    from npusched.api.executing import npz_bytes, prove_report, run_compiled
+    from npusched.api.executing import npz_bytes, prove, prove_report, run_compiled
     from npusched.api.explaining import explain, explain_report, subject_of
     from npusched.api.folding import FoldResult, fold
-    from npusched.api.inspecting import inspect_report, inspect_trace
+    from npusched.api.inspecting import inspect, inspect_report, inspect_trace
     from npusched.api.options import PlanOptions
+    from npusched.api.pages import figure_svg, plan_page
     from npusched.api.planning import plan, plan_report
     from npusched.api.proving import prove_plan, prove_plan_report
     from npusched.api.tuning import tune, tune_report
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
 __all__ = [
     "FoldResult",
     "PlanOptions",
+    "advice",
+    "advise_model",
     "baseline_of",
     "cache_clear",
     "cache_info",
+    "changed_model",
     "check",
     "check_report",
     "compare",
@@ -38,15 +43,19 @@ __all__ = [
     "diff_report",
     "explain",
     "explain_report",
+    "figure_svg",
     "fold",
     "frontier",
     "frontier_report",
+    "inspect",
     "inspect_report",
     "inspect_trace",
     "limits_of",
     "npz_bytes",
     "plan",
+    "plan_page",
     "plan_report",
+    "prove",
     "prove_plan",
     "prove_plan_report",
     "prove_report",
@@ -61,9 +70,12 @@ __all__ = [
 _HOMES = {
     "FoldResult": "folding",
     "PlanOptions": "options",
+    "advice": "advising",
+    "advise_model": "advising",
     "baseline_of": "checking",
     "cache_clear": "caching",
     "cache_info": "caching",
+    "changed_model": "advising",
     "check": "checking",
     "check_report": "checking",
     "compare": "comparing",
@@ -72,15 +84,19 @@ _HOMES = {
     "diff_report": "diffing",
     "explain": "explaining",
     "explain_report": "explaining",
+    "figure_svg": "pages",
     "fold": "folding",
     "frontier": "budgets",
     "frontier_report": "budgets",
+    "inspect": "inspecting",
     "inspect_report": "inspecting",
     "inspect_trace": "inspecting",
     "limits_of": "checking",
     "npz_bytes": "executing",
     "plan": "planning",
+    "plan_page": "pages",
     "plan_report": "planning",
+    "prove": "executing",
     "prove_plan": "proving",
     "prove_plan_report": "proving",
     "prove_report": "executing",

@@ -25,11 +25,14 @@ from npusched.report.execution_types import (
     RunOutput,
     RunReport,
 )
-from npusched.sim.proof import Mode, prove
+from npusched.sim.proof import Mode
+from npusched.sim.proof import prove as prove_executable
 from npusched.sim.reference import random_inputs
 from npusched.sim.run import bind_inputs, draw_inputs, open_compiled
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from npusched.hardware import Target
     from npusched.ir import Subgraph
     from npusched.sim.kernels.arrays import Array
@@ -148,6 +151,44 @@ def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
     return written.getvalue()
 
 
+def prove(
+    model: str | Path | bytes,
+    target: str | Target,
+    *,
+    compiled: str | Path | bytes | None = None,
+    vela_options: VelaOptions | None = None,
+    inputs: int = 20,
+    seed: int = 0,
+    mode: str = "proof",
+    use_cache: bool = True,
+) -> ProveReport:
+    """Compile a model with Vela, execute the result, compare it with LiteRT's reference kernels.
+
+    ``model``, ``target``: as in ``plan``. ``compiled``: a file that Vela wrote, taken instead of
+    compiling; ``vela_options``: how Vela is run. ``inputs`` random ones by ``seed``; ``mode``:
+    "proof" or "hardware" (docs/simulation.md). Raises ModelError, TargetError, VelaError if Vela
+    fails, SimError for what is not modelled and for missing LiteRT, OSError for a file that cannot
+    be read.
+    """
+    from npusched.api.planning import content_of
+    from npusched.hardware import load_target
+
+    content, name = content_of(model)
+    made, made_name = (None, "") if compiled is None else content_of(compiled)
+    return prove_report(
+        content,
+        name=name,
+        target=load_target(target) if isinstance(target, str) else target,
+        compiled=made,
+        compiled_name=made_name,
+        vela_options=vela_options,
+        inputs=inputs,
+        seed=seed,
+        mode=mode,
+        use_cache=use_cache,
+    )
+
+
 def prove_report(
     content: bytes,
     *,
@@ -174,7 +215,7 @@ def prove_report(
     if compiled is None:
         compiled, compiler = _compile(content, target, vela_options, use_cache=use_cache)
     ready = open_compiled(compiled, compiled_name or name)
-    proof = prove(
+    proof = prove_executable(
         model,
         ready,
         random_inputs(model.subgraphs[0], inputs, seed),

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from npusched.errors import ModelError, SimError
-from npusched.graph.fold import FoldedConstant, FoldedOp, fold_batch_norms
+from npusched.graph.edits.folding import fold_model
 from npusched.ir import Model
 from npusched.ops import source_macs
 from npusched.tflite import read_model
-from npusched.tflite.rewrite import NewConstant, OpEdit, rewrite
 
 if TYPE_CHECKING:
     from npusched.ir import Shape
@@ -124,41 +123,7 @@ def _deviation(model: Model, folded: bytes, inputs: int, seed: int) -> Deviation
     )
 
 
-def fold_model(model: Model) -> tuple[bytes, int, tuple[str, ...]]:
-    """Return (rewritten bytes, batch norms folded, reasons for those that stay)."""
-    content, count, reasons = model.content, 0, []
-    for subgraph in model.subgraphs:
-        folded, left = fold_batch_norms(subgraph)
-        reasons += [f"ops {list(norm.ops)}: {why}" for norm, why in left]
-        count += len(folded)
-        if folded:
-            removed = [op for item in folded for op in item.removed]
-            content = rewrite(content, subgraph.index, [_edit(item) for item in folded], removed)
-    return content, count, tuple(reasons)
-
-
 def folded_model(model: Model, input_shapes: Mapping[str, Shape] | None = None) -> Model | None:
     """Return the model with its batch norms folded, None if there are none to fold."""
     content, count, _ = fold_model(model)
     return read_model(content, model.name, input_shapes=input_shapes) if count else None
-
-
-def _edit(item: FoldedOp) -> OpEdit:
-    return OpEdit(
-        op=item.op,
-        weights=_constant(f"folded_weights_{item.op}", item.weights),
-        bias=_constant(f"folded_bias_{item.op}", item.bias),
-        output=item.output,
-        activation=item.activation,
-    )
-
-
-def _constant(name: str, constant: FoldedConstant) -> NewConstant:
-    return NewConstant(
-        name=name,
-        dtype=constant.dtype,
-        values=constant.values,
-        scales=constant.scales,
-        zero_points=constant.zero_points,
-        axis=constant.axis,
-    )

@@ -32,6 +32,8 @@ from npusched.vela.compiled import NPU_OP
 from npusched.vela.stream import decode_stream
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from npusched.hardware import Target
     from npusched.sim.hazards import Hazard
     from npusched.sim.memory import Span
@@ -90,6 +92,22 @@ def stream_contents(payload: bytes) -> Contents:
         memory_map=_memory_map(figures, (program,), ((),)),
         hazards=_hazards([check_bare(program, _accelerator(accelerator))]),
     )
+
+
+def inspect(compiled: str | Path | bytes, target: str | Target | None = None) -> InspectReport:
+    """Say what is inside a compiled .tflite file or a bare stream (COP1 or COP2).
+
+    ``compiled``: a path, or the bytes. With a ``target`` (a name of ``npusched configs``, a .toml
+    file, or a ``Target``) the report says whether it fits and predicts its time there. Raises
+    ModelError for anything else than compiled files, SimError for what is not modelled, OSError for
+    a file that cannot be read.
+    """
+    from npusched.api.planning import content_of
+    from npusched.hardware import load_target
+
+    content, name = content_of(compiled)
+    found = load_target(target) if isinstance(target, str) else target
+    return inspect_report(content, name=name, target=found)
 
 
 def inspect_report(content: bytes, *, name: str, target: Target | None = None) -> InspectReport:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from npusched.graph.opgraph import OpGraph
     from npusched.hardware import Target
     from npusched.ir import Shape
-    from npusched.report.types import CandidateMode
+    from npusched.report.types import AdviceMode, CandidateMode
     from npusched.schedule import OrderedPlanner
     from npusched.schedule.kernels import WeightSizes
     from npusched.schedule.switches import Switch
@@ -31,7 +31,8 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``schedule.Switch``. ``signature``: entry point, None for subgraph 0; ``input_shapes``: of
     dynamic inputs. ``use_vela``: ask Vela for exact weight sizes; ``use_cache``: of its results.
     ``candidates``: which schedules of Vela's compete with ours (none; as asked for this budget; all
-    that a sweep of at most ``max_compilations`` finds).
+    that a sweep of at most ``max_compilations`` finds). ``advice``: what a report says of
+    changes (none; quick: what a glance at the plan tells; all: every change that helps, planned).
     """
 
     sram: str | int | None = None
@@ -45,6 +46,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     use_cache: bool = True
     candidates: CandidateMode = "asked"
     max_compilations: int = DEFAULT_MAX_COMPILATIONS
+    advice: AdviceMode = "quick"
 
     def budget_bytes(self, target: Target) -> int | None:
         """The budget: what was asked for, else the capacity of the budget memory."""

@@ -13,13 +13,14 @@ from npusched.api.options import DEFAULT_MAX_COMPILATIONS, PlanOptions
 from npusched.errors import ModelError
 
 if TYPE_CHECKING:
+    from npusched.advise.engine import Progress as AdviceProgress
     from npusched.api.candidates import AskedCandidates, Progress
     from npusched.api.weights import WeightTable
     from npusched.graph.opgraph import OpGraph
     from npusched.hardware import Target
     from npusched.ir import Model, Shape
     from npusched.report import PlanReport
-    from npusched.report.types import CandidateFacts, CandidateMode
+    from npusched.report.types import Advice, AdviceMode, CandidateFacts, CandidateMode
     from npusched.schedule import OrderedPlanner, Plan
     from npusched.vela.candidates import Candidates
 
@@ -39,6 +40,7 @@ def plan(
     use_cache: bool = True,
     candidates: CandidateMode = "asked",
     max_compilations: int = DEFAULT_MAX_COMPILATIONS,
+    advice: AdviceMode = "quick",
 ) -> PlanReport:
     """Plan a model on a target and return the report.
 
@@ -47,7 +49,8 @@ def plan(
     None for what the target has. ``max_offchip_bytes``: most that one inference may move off the
     chip. ``allow``: names of ``schedule.Switch``. ``candidates``: Vela's own schedules that compete
     with ours, the better one is the answer ("none"; "asked": as Vela is run for this budget;
-    "sweep": all that at most ``max_compilations`` find).
+    "sweep": all that at most ``max_compilations`` find). ``advice``: what the report says of
+    changes ("none"; "quick": what a glance at the plan tells; "all": as ``advice`` does).
 
     Raises ModelError, TargetError or InfeasibleError.
     """
@@ -70,6 +73,7 @@ def plan(
             use_cache=use_cache,
             candidates=candidates,
             max_compilations=max_compilations,
+            advice=advice,
         ),
     )
 
@@ -81,14 +85,16 @@ def plan_report(
     target: Target,
     options: PlanOptions | None = None,
     progress: Progress | None = None,
+    advice_progress: AdviceProgress | None = None,
 ) -> PlanReport:
     """Like ``plan``, for bytes and a resolved target.
 
-    ``progress`` is called after each compilation of a sweep for candidates.
+    ``progress`` is called after each compilation of a sweep for candidates, ``advice_progress``
+    before each change is planned (with ``options.advice`` "all").
     """
     options = options or PlanOptions()
     planned = make_plan(content, name=name, target=target, options=options, progress=progress)
-    return report_of(planned, target)
+    return report_of(planned, target, advice_progress)
 
 
 class Planned(NamedTuple):
@@ -133,9 +139,10 @@ def best_planned(
     return Planned(ready, planner, found, candidates)
 
 
-def report_of(planned: Planned, target: Target) -> PlanReport:
+def report_of(
+    planned: Planned, target: Target, advice_progress: AdviceProgress | None = None
+) -> PlanReport:
     """The report of a plan: with fusion levels, advice, and what its ops cost alone."""
-    from npusched.advise import Situation, advise
     from npusched.graph.reorder import reordered
     from npusched.report import PlanInputs, build_report
     from npusched.schedule import fusion_levels, whole_cost
@@ -145,16 +152,6 @@ def report_of(planned: Planned, target: Target) -> PlanReport:
     segments, graph = planner.segments_of(found), reordered(graph, found.order)
     folded = _folded_planner(model, graph, target, sizes, options)
     subgraph = model.subgraphs[graph.subgraph]
-    advice = advise(
-        Situation(
-            subgraph=subgraph,
-            graph=graph,
-            target=target,
-            plan=found,
-            foldable=0 if folded is None else folded[1],
-            folded=None if folded is None else lambda: folded[0].plan(found.budget_bytes),
-        )
-    )
     return build_report(
         PlanInputs(
             model=model,
@@ -172,10 +169,43 @@ def report_of(planned: Planned, target: Target) -> PlanReport:
             lambda_cycles_per_byte=options.lambda_cycles_per_byte,
             max_offchip_bytes=options.limit_bytes,
             allowed=options.allowed,
-            advice=advice,
+            advice=_advice(planned, graph, target, folded, advice_progress),
             candidates=candidates,
         )
     )
+
+
+def _advice(
+    planned: Planned,
+    graph: OpGraph,
+    target: Target,
+    folded: tuple[OrderedPlanner, int] | None,
+    progress: AdviceProgress | None,
+) -> list[Advice]:
+    """What the report says of changes, as ``PlanOptions.advice`` asks. ``graph`` is in plan order.
+
+    ``folded``: planner of the model with its batch norms folded, and how many there are.
+    """
+    from npusched.report.advice_build import published, published_found
+
+    mode, plan = planned.ready.options.advice, planned.plan
+    if mode == "none":
+        return []
+    if mode == "all":
+        from npusched.api.advising import found_for
+
+        return [published_found(each) for each in found_for(planned, target, progress)]
+    from npusched.advise import Situation, advise
+
+    situation = Situation(
+        subgraph=planned.ready.model.subgraphs[graph.subgraph],
+        graph=graph,
+        target=target,
+        plan=plan,
+        foldable=0 if folded is None else folded[1],
+        folded=None if folded is None else lambda: folded[0].plan(plan.budget_bytes),
+    )
+    return [published(each) for each in advise(situation)]
 
 
 def _best(

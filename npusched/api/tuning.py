@@ -126,8 +126,8 @@ def _nothing_fits(
     best = min(fitting or ours, key=lambda point: point.latency_s)
     return InfeasibleError(
         f"no plan of {name} is as fast as that",
-        f"the fastest takes {best.latency_s * 1e6:.0f} µs in {best.sram_bytes} bytes; asked for "
-        f"{(report.max_latency_s or 0) * 1e6:.0f} µs",
+        f"the fastest takes {best.latency_s * 1e6:.4g} µs in {best.sram_bytes} bytes; asked for "
+        f"{(report.max_latency_s or 0) * 1e6:.4g} µs",
         "raise --max-latency or --sram, or look at a larger NPU with --configs",
         need_s=report.max_latency_s,
         have_s=best.latency_s,

@@ -103,7 +103,9 @@ def _probe(
 
     def compile_(each: VelaOptions) -> VelaResult:
         if stop.is_set():
-            raise VelaError("Vela was not asked", "nobody waits for the result")
+            raise VelaError(
+                "Vela was not asked", "nobody waits for the result", "run the command again"
+            )
         return compile_model(model.content, target, each, cache=cache, limit_s=VELA_LIMIT_S)
 
     return probe(compile_, target, compilations=points, progress=progress)

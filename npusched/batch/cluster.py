@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from npusched.batch.jobs import Task
 from npusched.batch.pool import WorkerProcess, rows_surely
-from npusched.batch.task import WorkerError, error_rows
+from npusched.batch.task import RETRY_HINT, WorkerError, error_rows
 from npusched.errors import ModelError, NpuschedError
 from npusched.report.sweep_types import SweepRow
 
@@ -134,8 +134,14 @@ def _rows_of(future: Future, task: Task) -> Iterator[SweepRow]:
         raise _lost(f"a task is {future.status}")
     died = isinstance(error, _distributed().KilledWorker)
     why = "its workers died again and again" if died else f"{type(error).__name__}: {error}"
-    fault = error if isinstance(error, NpuschedError) else WorkerError("a worker failed", why)
+    fault = error if isinstance(error, NpuschedError) else _failed(task, why)
     yield from error_rows(task, task.jobs, fault)
+
+
+def _failed(task: Task, why: str) -> WorkerError:
+    return WorkerError(
+        f"a worker failed on {task.model.name} for {task.target.name}", why, RETRY_HINT
+    )
 
 
 def _lost(why: str) -> NpuschedError:

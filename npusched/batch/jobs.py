@@ -84,7 +84,9 @@ def plan_sweep(
     """
     found = find_models(models)
     if not found.models:
-        raise ModelError("no models to sweep", "", "name files, folders, patterns or demo:NAME")
+        raise ModelError(
+            "no models to sweep", "none were named", "name files, folders, patterns or demo:NAME"
+        )
     resolved = _distinct_targets(targets)
     sizes = _distinct_budgets(budgets)
     setting = setting_text(options)
@@ -139,7 +141,9 @@ def _distinct_targets(targets: Sequence[str | Target]) -> list[tuple[str, Target
     from npusched.hardware import load_target
 
     if not targets:
-        raise TargetError("no targets to sweep", "", "name some of 'npusched configs'")
+        raise TargetError(
+            "no targets to sweep", "none were named", "name some of 'npusched configs'"
+        )
     found: dict[str, Target] = {}
     for each in targets:
         target = load_target(each) if isinstance(each, str) else each

@@ -16,7 +16,7 @@ from typing import IO, TypeAlias
 import msgspec
 
 from npusched.batch.jobs import Task
-from npusched.batch.task import WorkerError, error_rows
+from npusched.batch.task import RETRY_HINT, WorkerError, error_rows
 from npusched.errors import ModelError
 from npusched.report.sweep_types import SweepRow
 from npusched.vela import protocol
@@ -88,7 +88,11 @@ class WorkerProcess:
             self.close()
         with self._lock:
             if self._retired:
-                raise WorkerError("the sweep was stopped")
+                raise WorkerError(
+                    "the sweep was stopped",
+                    "its worker was ended before this job",
+                    "run the same sweep again: it goes on from there",
+                )
             return self._start()
 
     def _start(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
@@ -105,7 +109,11 @@ class WorkerProcess:
                 )
             except OSError as error:
                 log.close()
-                raise WorkerError("a worker process cannot be started", str(error)) from error
+                raise WorkerError(
+                    "a worker process cannot be started",
+                    str(error),
+                    "check that this Python interpreter can start programs",
+                ) from error
             self._log = log
             self._stop = weakref.finalize(self, _end, self._process, log)
         return self._process, self._log
@@ -131,6 +139,7 @@ def rows_surely(worker: WorkerProcess, task: Task) -> Iterator[SweepRow]:
         error = WorkerError(
             f"the worker's process died {len(deaths)} times",
             f"on {task.model.name} for {task.target.name}: {'; '.join(deaths)}",
+            RETRY_HINT,
         )
         yield from error_rows(task, waiting.values(), error)
 

@@ -169,7 +169,9 @@ def writing(path: Path) -> Iterator[Store]:
 def reading(path: Path) -> Iterator[Store]:
     """Open a store, which a sweep may be writing to. Raises NpuschedError if it is none."""
     if not path.is_file():
-        raise NpuschedError(f"cannot read {path}", "no such file", "name a store of a sweep")
+        raise NpuschedError(
+            f"cannot read {path}", "no such file", "name a file that 'npusched sweep -o FILE' wrote"
+        )
     with _reported(path), closing(_connect(path, "ro")) as connection:
         _check(connection, path)
         yield Store(connection)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from npusched.api.planning import Planned
 
 
+RETRY_HINT = "run the same sweep again with --retry-errors; planning the model alone shows more"
+
+
 class WorkerError(NpuschedError):
     """The process of a worker died, or is not fit for the job."""
 

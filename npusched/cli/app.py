@@ -13,31 +13,40 @@ from typing import TYPE_CHECKING
 import click
 
 from npusched import __version__
+from npusched.cli.advise import advise
 from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
+from npusched.cli.completing import completion
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.explain import explain
 from npusched.cli.options import (
+    ADVICE,
+    FRONTIER_FORMATS,
+    OVERLAY_METRICS,
+    PAGE_PARTS,
     PLAN_FORMATS,
     candidate_options,
     common_options,
     examples,
     format_option,
+    model_argument,
     output_option,
     planning_options,
     target_options,
 )
 from npusched.cli.output import (
     STDOUT,
-    compilation_counter,
     print_note,
     print_warning,
+    show_changes,
+    show_compilations,
     terminal_width,
     use_colour,
     write_file,
     write_result,
 )
-from npusched.cli.parse import TargetArguments, display_name, read_bytes
+from npusched.cli.pages import plot, write_page
+from npusched.cli.parse import DEMO_PREFIX, TargetArguments, display_name, read_bytes
 from npusched.cli.sweep import sweep
 from npusched.cli.tune import tune
 
@@ -45,6 +54,8 @@ if TYPE_CHECKING:
     from npusched.api import PlanOptions
     from npusched.report import PlanReport
     from npusched.report.frontier_types import FrontierReport
+    from npusched.report.plan_overlay import OverlayMetric
+    from npusched.report.types import AdviceMode
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -73,11 +84,13 @@ def app() -> None:
         "npusched plan model.tflite -c ethos-u55-128",
         "npusched plan model.tflite -c ethos-u65-256 --sram 32KiB --format json -o plan.json",
         "npusched plan model.tflite -c ethos-u55-128 --frontier",
+        "npusched plan model.tflite -c ethos-u55-128 --format md -o plan.md",
+        "npusched plan model.tflite -c ethos-u55-128 --format html -o report.html",
         "npusched plan model.tflite -c ethos-u55-128 --clock 400MHz --derate sram=0.5",
         "npusched plan model.tflite -c ethos-u55-128 --vela-config my.ini --memory-mode M",
     ),
 )
-@click.argument("model")
+@model_argument
 @target_options
 @planning_options()
 @click.option(
@@ -87,11 +100,32 @@ def app() -> None:
 )
 @candidate_options
 @click.option(
+    "--advice",
+    type=click.Choice(ADVICE),
+    default="quick",
+    show_default=True,
+    help="What to say of changes: quick is a glance, all plans every one ('npusched advise').",
+)
+@click.option(
+    "--with",
+    "parts",
+    multiple=True,
+    type=click.Choice(PAGE_PARTS),
+    help="Beside the plan in a page (repeat for more). Default: both, if quick and possible.",
+)
+@click.option(
     "--top",
     type=click.IntRange(min=0),
     default=6,
     show_default=True,
     help="Ops to list in the text form.",
+)
+@click.option(
+    "--overlay-metric",
+    type=click.Choice(OVERLAY_METRICS),
+    default="cycles",
+    show_default=True,
+    help="What the overlay for Model Explorer shows on each op.",
 )
 @format_option(PLAN_FORMATS)
 @output_option
@@ -101,7 +135,10 @@ def plan(
     target_arguments: TargetArguments,
     options: PlanOptions,
     frontier: bool,
+    advice: AdviceMode,
+    parts: tuple[str, ...],
     top: int,
+    overlay_metric: OverlayMetric,
     format_: str,
     output: Path | None,
 ) -> int:
@@ -110,41 +147,56 @@ def plan(
     --sram limits the arena with graph inputs and outputs (memory mode Shared_Sram), the arena and
     the constants (Sram_Only), or the staging cache (Dedicated_Sram). If no plan fits, the error
     names the smallest budget that does (exit code 1).
-    """
-    from npusched import api
 
-    make = api.frontier_report if frontier else api.plan_report
-    with compilation_counter() as progress:
-        report = make(
-            read_bytes(model),
-            name=display_name(model),
-            target=target_arguments.load(),
-            options=options,
-            progress=progress,
+    html is one file that needs no network: figures, tables, and the JSON. md is for a pull request,
+    csv has Vela's column names; github prints workflow commands and sarif a SARIF 2.1.0 log of what
+    there is to say; trace is for Perfetto, overlay for Model Explorer.
+    """
+    from msgspec.structs import replace
+
+    from npusched import api
+    from npusched.report.plan_forms import View, render
+
+    if frontier and format_ not in FRONTIER_FORMATS:
+        instead = " (--with frontier puts the curve in it)" if format_ == "html" else ""
+        raise click.UsageError(
+            f"--frontier lists plans as {', '.join(FRONTIER_FORMATS)}; {format_} shows one plan"
+            + instead
+        )
+    if frontier and advice != "quick":
+        raise click.UsageError("--advice is about one plan: leave --frontier out")
+    if parts and format_ != "html":
+        raise click.UsageError("--with goes with --format html")
+    if format_ == "html":
+        return write_page(model, target_arguments, replace(options, advice=advice), parts, output)
+    content, name, target = read_bytes(model), display_name(model), target_arguments.load()
+    report: PlanReport | FrontierReport
+    if frontier:
+        report = api.frontier_report(
+            content, name=name, target=target, options=options, progress=show_compilations
+        )
+    else:
+        report = api.plan_report(
+            content,
+            name=name,
+            target=target,
+            options=replace(options, advice=advice),
+            progress=show_compilations,
+            advice_progress=show_changes,
         )
     for warning in report.warnings:
         print_warning(warning)
-    is_json = format_ == "json"
-    write_result(_planned(report, output, top, is_json=is_json), output, is_json=is_json)
-    return 0
-
-
-def _planned(
-    report: PlanReport | FrontierReport, output: Path | None, top: int, *, is_json: bool
-) -> str:
-    """The text of a plan or of a frontier."""
-    from npusched import report as forms
-
     to_stdout = output is None or output == STDOUT
-    colour = to_stdout and use_colour(sys.stdout)
-    width = terminal_width(sys.stdout) if to_stdout else 100
-    if isinstance(report, forms.PlanReport):
-        if is_json:
-            return forms.render_json(report)
-        return forms.render_text(report, width=width, colour=colour, top=top)
-    if is_json:
-        return forms.render_frontier_json(report)
-    return forms.render_frontier(report, width=width, colour=colour)
+    view = View(
+        width=terminal_width(sys.stdout) if to_stdout else 100,
+        colour=to_stdout and use_colour(sys.stdout),
+        top=top,
+        path="" if model.startswith(DEMO_PREFIX) else model,
+        metric=overlay_metric,
+    )
+    text = render(report, format_, view)
+    write_result(text, output, is_json=format_ in ("json", "sarif", "trace", "overlay"))
+    return 0
 
 
 @app.command(
@@ -208,7 +260,7 @@ def demo(name: str | None, output: Path | None) -> int:
         "npusched fold model.tflite -o folded.tflite",
     ),
 )
-@click.argument("model")
+@model_argument
 @output_option
 @common_options
 def fold(model: str, output: Path | None) -> int:
@@ -323,11 +375,14 @@ def doctor(format_: str, output: Path | None) -> int:
     return 3 if any(check.state == "failed" for check in checks) else 0
 
 
+app.add_command(advise)
 app.add_command(check)
+app.add_command(completion)
 app.add_command(diff)
 app.add_command(compare)
 app.add_command(explain)
 app.add_command(tune)
+app.add_command(plot)
 app.add_command(run)
 app.add_command(prove)
 app.add_command(inspect)

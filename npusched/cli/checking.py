@@ -14,6 +14,7 @@ from npusched.cli.options import (
     common_options,
     examples,
     format_option,
+    model_argument,
     output_option,
     planning_options,
     target_options,
@@ -42,7 +43,7 @@ DIFF_FORMATS = ["text", "json", "md"]
         "npusched check model.tflite -c ethos-u65-256 --baseline plan.json --max-regression 2%",
     ),
 )
-@click.argument("model")
+@model_argument
 @target_options
 @click.option(
     "--max-sram", metavar="SIZE", help="Most SRAM; also the plan's budget without --sram."

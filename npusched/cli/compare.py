@@ -13,6 +13,7 @@ from npusched.cli.options import (
     common_options,
     examples,
     format_option,
+    model_argument,
     output_option,
     planning_options,
     target_options,
@@ -78,7 +79,7 @@ def vela_run_options(command: Callable[P, R]) -> Callable[P, R]:
         "npusched compare model.tflite -c renesas-ra8p1 --measured board.csv",
     ),
 )
-@click.argument("model")
+@model_argument
 @target_options
 @planning_options("Budget of our plan, and Vela's arena limit.")
 @vela_run_options

@@ -42,8 +42,10 @@ def examine() -> list[Check]:
         _vela,
         _vela_run,
         _cache,
-        _litert,
-        _distributed,
+        lambda: _extra("litert", "ai_edge_litert", "reference kernels", "prove"),
+        lambda: _extra("highs", "highspy", "settles plans that the search had to cut", "exact"),
+        lambda: _extra("distributed", "distributed", "sweeps on dask.distributed", "distributed"),
+        _browser,
     ]
     return [look() for look in looks]
 
@@ -160,25 +162,24 @@ def _cache() -> Check:
     )
 
 
-def _litert() -> Check:
+def _extra(name: str, module: str, purpose: str, extra: str) -> Check:
+    """An optional package: fine with and without."""
     from importlib.util import find_spec
 
-    if find_spec("ai_edge_litert") is not None:
-        return Check(name="litert", state="ok", detail="reference kernels are installed")
+    if find_spec(module) is not None:
+        return Check(name=name, state="ok", detail=f"installed: {purpose}")
     return Check(
-        name="litert",
+        name=name,
         state="ok",
-        detail="not installed (optional: reference kernels, pip install 'npusched[prove]')",
+        detail=f"not installed (optional: {purpose}, pip install 'npusched[{extra}]')",
     )
 
 
-def _distributed() -> Check:
-    from importlib.util import find_spec
+def _browser() -> Check:
+    from npusched.cli.png import find_browser
 
-    if find_spec("distributed") is not None:
-        return Check(name="distributed", state="ok", detail="dask.distributed is installed")
-    return Check(
-        name="distributed",
-        state="ok",
-        detail="not installed (optional: sweeps on dask, pip install 'npusched[distributed]')",
-    )
+    try:
+        return Check(name="browser", state="ok", detail=find_browser())
+    except NpuschedError as error:
+        detail = f"none (optional: PNG of 'npusched plot'; {error.hint})"
+        return Check(name="browser", state="ok", detail=detail)

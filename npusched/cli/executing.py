@@ -16,6 +16,7 @@ from npusched.cli.options import (
     common_options,
     examples,
     format_option,
+    model_argument,
     optional_target_options,
     output_option,
     planning_options,
@@ -111,7 +112,7 @@ def run(compiled: str, inputs: str | None, seed: int, format_: str, output: Path
         "npusched prove model.tflite -c ethos-u55-128 --plan-file plan.json",
     ),
 )
-@click.argument("model")
+@model_argument
 @target_options
 @click.option("--plan", "ours", is_flag=True, help="Prove our own plan instead of Vela's compile.")
 @click.option(

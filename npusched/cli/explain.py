@@ -19,8 +19,8 @@ from npusched.cli.options import (
 )
 from npusched.cli.output import (
     STDOUT,
-    compilation_counter,
     print_warning,
+    show_compilations,
     terminal_width,
     use_colour,
     write_result,
@@ -88,19 +88,18 @@ def explain(
     if limits and subject != "vela":
         raise click.UsageError("--arena-cache-size goes with 'vela'")
     target = target_arguments.load()
-    with compilation_counter() as progress:
-        report = api.explain_report(
-            read_bytes(model),
-            name=display_name(model),
-            target=target,
-            subject=api.subject_of(subject),
-            op=op,
-            layer=layer,
-            modes=_modes(target_arguments, target) if subject == "mode" else (),
-            arena_limits=[parse_size(size) for size in limits],
-            options=options,
-            progress=progress,
-        )
+    report = api.explain_report(
+        read_bytes(model),
+        name=display_name(model),
+        target=target,
+        subject=api.subject_of(subject),
+        op=op,
+        layer=layer,
+        modes=_modes(target_arguments, target) if subject == "mode" else (),
+        arena_limits=[parse_size(size) for size in limits],
+        options=options,
+        progress=show_compilations,
+    )
     for warning in report.warnings:
         print_warning(warning)
     if format_ == "json":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
+from npusched.cli.completers import complete_model, complete_targets
 from npusched.cli.parse import TargetArguments, parse_shapes
 
 if TYPE_CHECKING:
@@ -18,7 +19,19 @@ if TYPE_CHECKING:
 CANDIDATES = ["none", "asked", "sweep"]
 """As ``report.types.CandidateMode``, which is not imported for ``--help``; a test compares them."""
 
-PLAN_FORMATS = ["text", "json"]
+ADVICE = ["none", "quick", "all"]
+"""As ``report.types.AdviceMode``, which is not imported for ``--help``; a test compares them."""
+
+PLAN_FORMATS = ["text", "json", "html", "md", "csv", "github", "sarif", "trace", "overlay"]
+
+FRONTIER_FORMATS = ["text", "json", "md", "csv"]
+"""Of PLAN_FORMATS, those that a list of plans has."""
+
+PAGE_PARTS = ["frontier", "compare", "none"]
+"""As ``api.pages.PagePart``, and "none"; a test compares them."""
+
+OVERLAY_METRICS = ["cycles", "macs", "offchip", "sram", "bound-by", "placement"]
+"""As ``report.plan_overlay.OVERLAY_METRICS``, which ``--help`` does not import; a test compares."""
 
 SWITCHES = ["block-choice", "staged-input", "overlap"]
 """As ``schedule.Switch``, which is not imported for ``--help``; a test compares them."""
@@ -38,6 +51,7 @@ def target_options(command: Callable[..., R]) -> Callable[..., R]:
     config = click.option(
         "--config",
         "-c",
+        shell_complete=complete_targets,
         required=True,
         metavar="NAME",
         help="Target, see 'npusched configs' (or a .toml file).",
@@ -45,11 +59,17 @@ def target_options(command: Callable[..., R]) -> Callable[..., R]:
     return _with_target(command, config)
 
 
+def model_argument(command: Callable[P, R]) -> Callable[P, R]:
+    """Add MODEL: a file, or a built-in model."""
+    return click.argument("model", shell_complete=complete_model)(command)
+
+
 def optional_target_options(command: Callable[..., R]) -> Callable[..., R]:
     """As ``target_options``, for a command that can do without: ``target_arguments`` is None."""
     config = click.option(
         "--config",
         "-c",
+        shell_complete=complete_targets,
         metavar="NAME",
         help="Say whether it fits this target, and predict its time there.",
     )
@@ -61,6 +81,7 @@ def one_of_target_options(command: Callable[..., R]) -> Callable[..., R]:
     config = click.option(
         "--config",
         "-c",
+        shell_complete=complete_targets,
         metavar="NAME",
         help="Target, see 'npusched configs' (or a .toml file). This or --configs.",
     )

@@ -8,11 +8,10 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TextIO
 
+from npusched.cli.status import STATUS
 from npusched.errors import NpuschedError
 
 DEFAULT_WIDTH: Final = 100
@@ -43,6 +42,7 @@ def write_result(text: str, output: Path | None, *, is_json: bool = False) -> No
 
     Raises NpuschedError if it cannot be written; BrokenPipeError if the reader has gone.
     """
+    STATUS.stop()
     text = text if text.endswith("\n") else text + "\n"
     if output is not None and output != STDOUT:
         write_file(output, text.encode(errors="backslashreplace"))
@@ -53,7 +53,11 @@ def write_result(text: str, output: Path | None, *, is_json: bool = False) -> No
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise NpuschedError("cannot write to stdout", error.strerror or str(error)) from error
+        raise NpuschedError(
+            "cannot write to stdout",
+            error.strerror or str(error),
+            "make room, or write to another place with -o FILE",
+        ) from error
 
 
 def showable(text: str, stream: TextIO, *, is_json: bool = False) -> str:
@@ -80,6 +84,7 @@ def write_file(output: Path, content: bytes) -> None:
     than replaced. ``-`` is stdout. Raises NpuschedError if it cannot be written.
     """
     if output == STDOUT:
+        STATUS.stop()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
@@ -122,6 +127,7 @@ def print_error(error: NpuschedError, *, as_json: bool) -> None:
     """What, why and hint on stderr; with ``as_json`` the object on stdout."""
     from npusched.report import render_error
 
+    STATUS.stop()
     text = render_error(error, width=terminal_width(sys.stderr), colour=use_colour(sys.stderr))
     sys.stderr.write(showable(text, sys.stderr))
     if as_json:
@@ -132,6 +138,7 @@ def print_error(error: NpuschedError, *, as_json: bool) -> None:
 
 def print_note(text: str) -> None:
     """Progress or a summary, one line on stderr."""
+    STATUS.clear()
     sys.stderr.write(showable(text + "\n", sys.stderr))
 
 
@@ -139,29 +146,26 @@ def print_warning(text: str) -> None:
     """One warning on stderr."""
     from npusched.report import render_warning
 
+    STATUS.clear()
     shown = render_warning(text, width=terminal_width(sys.stderr), colour=use_colour(sys.stderr))
     sys.stderr.write(showable(shown, sys.stderr))
 
 
-@contextmanager
-def compilation_counter() -> Iterator[Callable[[int, int], None]]:
-    """A callback that shows on stderr how many compilations Vela has made; silent in a file."""
-    written = 0
+def show_compilations(compilations: int, distinct: int) -> None:
+    """Say how far a sweep of Vela is, where the line of progress is shown."""
+    STATUS.say(f"{compilations} compilations by Vela, {distinct} distinct results")
 
-    def show(compilations: int, distinct: int) -> None:
-        nonlocal written
-        if sys.stderr.isatty():
-            text = f"\r{compilations} compilations by Vela, {distinct} distinct results"
-            written = max(written, len(text))
-            sys.stderr.write(text)
-            sys.stderr.flush()
 
-    try:
-        yield show
-    finally:
-        if written:
-            sys.stderr.write("\r" + " " * written + "\r")
-            sys.stderr.flush()
+def show_changes(done: int, total: int, what: str) -> None:
+    """Say which change is being planned, where the line of progress is shown."""
+    from npusched.report.units import plain_text
+
+    STATUS.say(showable(f"planning change {done} of {total}: {plain_text(what, 80)}", sys.stderr))
+
+
+def show_stage(text: str) -> None:
+    """Say what is being done, where the line of progress is shown."""
+    STATUS.say(text)
 
 
 def terminal_width(stream: TextIO) -> int:

@@ -66,7 +66,11 @@ def read_bytes(model: str) -> bytes:
     except (OSError, ValueError):
         mode = 0
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        raise ModelError(f"cannot read the model: {model} is a device", "", "name a .tflite file")
+        raise ModelError(
+            f"cannot read the model: {model} is a device",
+            "only files and pipes are read",
+            "name a .tflite file",
+        )
     return read_file(path)
 
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 import click
 
 from npusched.cli.output import print_error
+from npusched.cli.status import STATUS
 from npusched.errors import NpuschedError, internal_error
 
 
@@ -46,7 +47,10 @@ def _attempt(arguments: list[str], *, debug: bool) -> int | NpuschedError:
     try:
         if "_NPUSCHED_COMPLETE" in os.environ:
             app.main(arguments, prog_name="npusched")
-        with app.make_context("npusched", arguments or ["--help"]) as context:
+        with (
+            app.make_context("npusched", arguments or ["--help"]) as context,
+            STATUS.showing(" ".join(["npusched", *arguments[:1]])),
+        ):
             code = app.invoke(context)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -60,8 +64,6 @@ def _attempt(arguments: list[str], *, debug: bool) -> int | NpuschedError:
         return error
     except click.UsageError as error:
         return _usage_error(error)
-    except click.ClickException as error:
-        return UsageError(error.format_message())
     except (BrokenPipeError, click.Abort):
         raise
     except Exception as error:  # noqa: BLE001 - the last line of defence: exit code 3, no traceback

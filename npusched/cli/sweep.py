@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from npusched.cli.completers import complete_targets
 from npusched.cli.options import (
     candidate_options,
     common_options,
@@ -25,6 +26,7 @@ from npusched.cli.output import (
     use_colour,
     write_result,
 )
+from npusched.cli.status import STATUS
 
 if TYPE_CHECKING:
     from npusched.api import PlanOptions
@@ -55,7 +57,12 @@ CAPACITY: Final = "capacity"
 )
 @click.argument("models", nargs=-1)
 @click.option(
-    "--configs", "-c", metavar="A,B,...", multiple=True, help="Targets, see 'npusched configs'."
+    "--configs",
+    "-c",
+    shell_complete=complete_targets,
+    metavar="A,B,...",
+    multiple=True,
+    help="Targets, see 'npusched configs'.",
 )
 @click.option(
     "--sram",
@@ -159,6 +166,7 @@ def _print(report: SweepReport, format_: str) -> int:
 def _progress_on_stderr(store: Path) -> Iterator[Callable[[SweepProgress], None]]:
     """A callback that keeps one line of a terminal current, or writes a line now and then."""
     is_terminal = sys.stderr.isatty()
+    STATUS.stop()  # this line says more
     shown = time.monotonic()
     last = ""
     counted: SweepProgress | None = None

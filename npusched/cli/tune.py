@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from npusched.cli.completers import complete_targets
 from npusched.cli.options import (
     common_options,
     examples,
     format_option,
+    model_argument,
     one_of_target_options,
     output_option,
     planning_options,
 )
 from npusched.cli.output import (
     STDOUT,
-    compilation_counter,
     print_note,
     print_warning,
+    show_compilations,
     terminal_width,
     use_colour,
     write_file,
@@ -46,10 +48,11 @@ FORMATS = ["text", "json", "csv", "md"]
         "npusched tune model.tflite --configs ethos-u55-128,ethos-u55-256 --memory-modes all",
     ),
 )
-@click.argument("model")
+@model_argument
 @one_of_target_options
 @click.option(
     "--configs",
+    shell_complete=complete_targets,
     metavar="A,B,...",
     help="Put several targets side by side instead of one target's curve.",
 )
@@ -138,18 +141,17 @@ def _tuned(
     from npusched import api
     from npusched.hardware import parse_time
 
-    with compilation_counter() as progress:
-        report = api.tune_report(
-            read_bytes(model),
-            name=display_name(model),
-            target=target_arguments.load(),
-            options=options,
-            max_latency_s=None if max_latency is None else parse_time(max_latency),
-            within_percent=within,
-            points=points,
-            model_path=os.fsencode(model).decode(errors="replace"),
-            progress=progress,
-        )
+    report = api.tune_report(
+        read_bytes(model),
+        name=display_name(model),
+        target=target_arguments.load(),
+        options=options,
+        max_latency_s=None if max_latency is None else parse_time(max_latency),
+        within_percent=within,
+        points=points,
+        model_path=os.fsencode(model).decode(errors="replace"),
+        progress=show_compilations,
+    )
     if write_ini is not None:
         if report.vela_ini is None:
             print_note("no vela.ini is needed: the one that Vela brings describes this target")
@@ -190,16 +192,15 @@ def _matrix(
         names = [target_arguments.config]
     if not names:
         raise click.UsageError("name a target with --config, or several with --configs")
-    with compilation_counter() as progress:
-        return api.tune_matrix(
-            read_bytes(model),
-            name=display_name(model),
-            targets=api.targets_of(names, _names(memory_modes)),
-            options=options,
-            within_percent=within,
-            points=points,
-            progress=progress,
-        )
+    return api.tune_matrix(
+        read_bytes(model),
+        name=display_name(model),
+        targets=api.targets_of(names, _names(memory_modes)),
+        options=options,
+        within_percent=within,
+        points=points,
+        progress=show_compilations,
+    )
 
 
 def _names(text: str | None) -> list[str]:

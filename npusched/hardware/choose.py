@@ -145,7 +145,7 @@ def _refuse_other_family(
     raise TargetError(
         f"system config {system_config!r} does not fit {name}",
         f"it describes an {claimed} system, and {accelerator.name} is an {accelerator.family}",
-        f"fitting: {', '.join(fitting) or 'none'}",
+        f"try {', '.join(fitting)}" if fitting else "leave --system-config out",
         system_config=system_config,
         known=tuple(fitting),
     )

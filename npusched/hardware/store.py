@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from npusched.errors import TargetError
+from npusched.errors import InternalError, TargetError
 from npusched.hardware import schema, target
 from npusched.hardware.names import suggestion, unknown_name
 from npusched.hardware.schema import EnergyClass, SharedTables, TargetFile
@@ -32,13 +32,13 @@ def config_folder() -> Path:
     """Return the folder of the target files: inside an installed package, else next to it.
 
     A wheel holds it as ``npusched/hw_configs``; a source checkout (and an editable install) as the
-    sibling folder ``hw_configs``. Raises TargetError if neither exists.
+    sibling folder ``hw_configs``. Raises InternalError if neither exists.
     """
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "hw_configs", package.parent / "hw_configs"):
         if (folder / "_arm.toml").is_file():
             return folder
-    raise TargetError(
+    raise InternalError(
         "the hardware descriptions are missing",
         f"no hw_configs folder in or next to {package}",
         "reinstall npusched",
@@ -213,7 +213,7 @@ def _check_classes(
         raise TargetError(
             f"{path.name}: the cost classes of [cpu.{table}] are not complete or not known",
             f"missing or unknown: {', '.join(wrong)}",
-            f"cost classes: {', '.join(sorted(known))}",
+            f"state each of these once: {', '.join(sorted(known))}",
             path=str(path),
         )
 

@@ -55,7 +55,7 @@ def parse_size(text: str) -> int:
         raise TargetError(
             f"size {text!r} is out of range",
             f"it is {int(value)} bytes",
-            "a size lies between 1 byte and 8 EiB",
+            "give a size between 1 byte and 8 EiB",
             text=text,
         )
     return int(value)

@@ -55,8 +55,8 @@ class Placing(Protocol):
 
     sizes: list[int]
 
-    def place(self, order: Sequence[int]) -> tuple[list[int], int]:
-        """Return the address of each item and the peak."""
+    def place(self, order: Sequence[int], most_bytes: int | None) -> tuple[list[int], int] | None:
+        """Return the address of each item and the peak; None as soon as it is above the most."""
         ...
 
 
@@ -65,22 +65,24 @@ def search_orders(
 ) -> tuple[list[int], int]:
     """(addresses, peak) of the best order found, or of the first whose peak is within ``goal``."""
     best_order = _sorted_by(ranges, _ORDERS[0])
-    best_offsets, best_peak = placer.place(best_order)
+    placed = placer.place(best_order, None)
+    assert placed is not None
+    best_offsets, best_peak = placed
     for key in _ORDERS[1:]:
         if best_peak <= goal:
             break
         order = _sorted_by(ranges, key)
-        offsets, peak = placer.place(order)
-        if peak < best_peak:
-            best_offsets, best_peak, best_order = offsets, peak, order
+        placed = placer.place(order, best_peak - 1)
+        if placed is not None:
+            (best_offsets, best_peak), best_order = placed, order
     rng = random.Random(0)
     for _ in range(rounds):
         if best_peak <= goal:
             break
         order = _move_forward(best_order, best_offsets, best_peak, placer.sizes, rng)
-        offsets, peak = placer.place(order)
-        if peak <= best_peak:
-            best_offsets, best_peak, best_order = offsets, peak, order
+        placed = placer.place(order, best_peak)
+        if placed is not None:
+            (best_offsets, best_peak), best_order = placed, order
     return best_offsets, best_peak
 
 
@@ -109,26 +111,30 @@ class _Placer:
             np.flatnonzero((first < r.end_step) & (end > r.first_step)).tolist() for r in ranges
         ]
 
-    def place(self, order: Sequence[int]) -> tuple[list[int], int]:
-        """Place ranges one by one at the lowest free address; return offsets and the peak."""
-        sizes = self.sizes
-        offsets = [-1] * len(sizes)
+    def place(self, order: Sequence[int], most_bytes: int | None) -> tuple[list[int], int] | None:
+        """Place ranges one by one at the lowest free address; return offsets and the peak.
+
+        None as soon as the peak is above ``most_bytes``.
+        """
+        sizes, neighbours = self.sizes, self.neighbours
+        spans: list[tuple[int, int] | None] = [None] * len(sizes)
+        most = sum(sizes) if most_bytes is None else most_bytes
         peak = 0
         for index in order:
-            taken = sorted(
-                (offsets[other], offsets[other] + sizes[other])
-                for other in self.neighbours[index]
-                if offsets[other] >= 0
-            )
-            address = 0
             size = sizes[index]
-            for start, end in taken:
+            address = 0
+            for start, end in sorted([s for k in neighbours[index] if (s := spans[k])]):
                 if start - address >= size:
                     break
-                address = max(address, end)
-            offsets[index] = address
-            peak = max(peak, address + size)
-        return offsets, peak
+                if end > address:
+                    address = end
+            end = address + size
+            if end > peak:
+                if end > most:
+                    return None
+                peak = end
+            spans[index] = (address, end)
+        return [span[0] for span in spans if span is not None], peak
 
 
 def _move_forward(

@@ -69,10 +69,11 @@ class _GroupPlacer:
                 ]
             )
 
-    def place(self, order: Sequence[int]) -> tuple[list[int], int]:
+    def place(self, order: Sequence[int], most_bytes: int | None) -> tuple[list[int], int] | None:
         """Place groups one by one at the lowest free base; return bases and the peak.
 
-        Relative to the base of a group that clashes, an open interval of bases is taken.
+        None as soon as the peak is above ``most_bytes``. Relative to the base of a group that
+        clashes, an open interval of bases is taken.
         """
         bases = [-1] * len(self.sizes)
         peak = 0
@@ -89,6 +90,8 @@ class _GroupPlacer:
                 base = max(base, high)
             bases[number] = base
             peak = max(peak, base + self.sizes[number])
+            if most_bytes is not None and peak > most_bytes:
+                return None
         return bases, peak
 
 

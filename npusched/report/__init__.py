@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from npusched.report.configs import render_config, render_config_list
     from npusched.report.error_text import render_error, render_warning
     from npusched.report.frontier import build_frontier, render_frontier, render_frontier_json
+    from npusched.report.html import render_html
     from npusched.report.json_form import plan_schema, render_json
     from npusched.report.text import render_text
     from npusched.report.types import SCHEMA_VERSION, Advice, PlanReport
@@ -31,6 +32,7 @@ __all__ = [
     "render_error",
     "render_frontier",
     "render_frontier_json",
+    "render_html",
     "render_json",
     "render_text",
     "render_warning",
@@ -50,6 +52,7 @@ _HOMES = {
     "render_error": "error_text",
     "render_frontier": "frontier",
     "render_frontier_json": "frontier",
+    "render_html": "html",
     "render_json": "json_form",
     "render_text": "text",
     "render_warning": "error_text",

@@ -10,7 +10,6 @@ from typing import Literal
 import msgspec
 
 from npusched import __version__
-from npusched import advise as advising
 from npusched.cost.cpu import npu_call_cycles
 from npusched.graph.chains import StopKind
 from npusched.graph.opgraph import OpGraph, SourcePlacement
@@ -25,7 +24,6 @@ from npusched.report.types import (
     AllocationFacts,
     BoundFacts,
     CandidateFacts,
-    Delta,
     FusionLevel,
     Interval,
     ModelFacts,
@@ -64,7 +62,7 @@ class PlanInputs(msgspec.Struct, frozen=True, kw_only=True):
     lambda_cycles_per_byte: float
     max_offchip_bytes: int | None = None
     allowed: Sequence[str] = ()
-    advice: Sequence[advising.Advice] = ()
+    advice: Sequence[Advice] = ()
 
     @property
     def subgraph(self) -> Subgraph:
@@ -76,6 +74,7 @@ def build_report(inputs: PlanInputs) -> PlanReport:
     """Return the report of a plan."""
     plan = inputs.plan
     segment_of = {v: k for k, segment in enumerate(plan.segments) for v in segment.ops}
+    sources = _sources(inputs.graph, plan.segments)
     return PlanReport(
         schema_version=SCHEMA_VERSION,
         npusched_version=__version__,
@@ -107,7 +106,9 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         ),
         candidates=inputs.candidates,
         source_ops=_source_ops(inputs),
-        segments=tuple(_segment(inputs, k, segment) for k, segment in enumerate(plan.segments)),
+        segments=tuple(
+            _segment(inputs, k, segment, sources[k]) for k, segment in enumerate(plan.segments)
+        ),
         ops=tuple(
             _op(inputs, run, segment_of[run.op])
             for segment in plan.segments
@@ -115,22 +116,8 @@ def build_report(inputs: PlanInputs) -> PlanReport:
         ),
         allocation=_allocation(inputs),
         live_sram_bytes=_live(inputs),
-        advice=tuple(_advice(advice) for advice in inputs.advice),
+        advice=tuple(inputs.advice),
         warnings=(*inputs.model.notes, *inputs.warnings, *plan.notes),
-    )
-
-
-def _advice(advice: advising.Advice) -> Advice:
-    return Advice(
-        id=advice.id,
-        severity=advice.severity.value,
-        message=advice.message,
-        delta=Delta(
-            sram_bytes=advice.effect.sram_bytes,
-            cycles=advice.effect.cycles,
-            energy_nj=advice.effect.energy_nj,
-        ),
-        confidence=advice.confidence.value,
     )
 
 
@@ -144,6 +131,7 @@ def model_facts(model: Model, subgraph: int) -> ModelFacts:
         sha256=model.sha256,
         size_bytes=model.size_bytes,
         subgraph=subgraph,
+        subgraph_name=graph.name,
         op_count=len(graph.ops),
         op_counts=dict(sorted(counts.items())),
         tensor_types=_tensor_types(graph),
@@ -276,7 +264,22 @@ def _source_ops(inputs: PlanInputs) -> tuple[SourceOp, ...]:
     return tuple(rows)
 
 
-def _segment(inputs: PlanInputs, index: int, segment: Segment) -> SegmentFacts:
+def _sources(graph: OpGraph, segments: Sequence[Segment]) -> list[tuple[int, ...]]:
+    """For each segment, the earlier ones that write a feature map which it reads."""
+    written: dict[int, set[int]] = {}
+    found = []
+    for index, segment in enumerate(segments):
+        read = {a.tensor for v in segment.ops for a in graph.ops[v].reads}
+        found.append(tuple(sorted({k for tensor in read for k in written.get(tensor, ())})))
+        for v in segment.ops:
+            for access in graph.ops[v].writes:
+                written.setdefault(access.tensor, set()).add(index)
+    return found
+
+
+def _segment(
+    inputs: PlanInputs, index: int, segment: Segment, reads_from: tuple[int, ...]
+) -> SegmentFacts:
     target, plan, amounts = inputs.target, inputs.plan, segment.amounts
     moved = {m.name: amounts.moved(m.name) for m in target.memories}
     sources = sorted({ref for v in segment.ops for ref in inputs.graph.ops[v].source_ops})
@@ -314,6 +317,7 @@ def _segment(inputs: PlanInputs, index: int, segment: Segment) -> SegmentFacts:
             high=sum(a.energy_nj[2] for a in alone),
         ),
         stops_because=_stop_text(inputs.graph, segment.ops[-1] + 1),
+        reads_from=reads_from,
     )
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import PurePath, PureWindowsPath
 from typing import Final
-from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
+from npusched.report.annotations import (
+    MOST_CHARACTERS,
+    github_command,
+    sarif_location,
+    sarif_log,
+)
 from npusched.report.check_text import failed_gates, summary
 from npusched.report.check_types import CheckReport, Gate
 from npusched.report.units import human_frequency, plain_text
-
-SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-_TEXT: Final = 2000
-"""Most characters of a message."""
 
 RULES: Final = {
     "sram": "No plan fits the SRAM budget",
@@ -48,9 +47,9 @@ def render_check_github(report: CheckReport, *, path: str = "") -> str:
     """
     where = f"{plain_text(report.model, 100)} on {plain_text(report.target, 60)}"
     if report.verdict == "pass":
-        return _command("notice", path, f"npusched: {where}", summary(report))
+        return github_command("notice", path, f"npusched: {where}", summary(report))
     return "\n".join(
-        _command("error", path, f"npusched: {RULES[gate.id]}", f"{where}: {message(gate)}")
+        github_command("error", path, f"npusched: {RULES[gate.id]}", f"{where}: {message(gate)}")
         for gate in failed_gates(report)
     )
 
@@ -58,23 +57,7 @@ def render_check_github(report: CheckReport, *, path: str = "") -> str:
 def message(gate: Gate) -> str:
     """What a failed gate says, on one line, without anything that is not printable."""
     parts = [gate.text, f"hint: {gate.help}"] if gate.help else [gate.text]
-    return plain_text(". ".join(parts), _TEXT)
-
-
-def _command(level: str, path: str, title: str, text: str) -> str:
-    """A workflow command. Whatever its syntax heeds is percent-encoded."""
-    properties = [f"title={_property(title)}"]
-    if path:
-        properties.insert(0, f"file={_property(plain_text(path, _TEXT))}")
-    return f"::{level} {','.join(properties)}::{_data(text)}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return plain_text(". ".join(parts), MOST_CHARACTERS)
 
 
 def render_check_sarif(report: CheckReport, *, path: str = "") -> str:
@@ -84,12 +67,6 @@ def render_check_sarif(report: CheckReport, *, path: str = "") -> str:
     wants a place in a text; a model has none, so results are on its first line.
     """
     gates = list({gate.id: gate for gate in report.gates}.values())
-    location = {
-        "physicalLocation": {
-            "artifactLocation": {"uri": _uri(path or report.model or "model")},
-            "region": {"startLine": 1},
-        }
-    }
     results = [
         {
             "ruleId": gate.id,
@@ -97,7 +74,7 @@ def render_check_sarif(report: CheckReport, *, path: str = "") -> str:
             "kind": "fail",
             "level": "error",
             "message": {"text": message(gate)},
-            "locations": [location],
+            "locations": [sarif_location(path or report.model or "model")],
             "partialFingerprints": {
                 "npusched/v1": f"{plain_text(report.target, 60)}/{gate.id}",
             },
@@ -112,26 +89,8 @@ def render_check_sarif(report: CheckReport, *, path: str = "") -> str:
         for gate in gates
         if not gate.passed
     ]
-    driver = {
-        "name": "npusched",
-        "version": report.npusched_version,
-        "semanticVersion": report.npusched_version,
-        "rules": [{"id": gate.id, "shortDescription": {"text": RULES[gate.id]}} for gate in gates],
-    }
-    log = {
-        "$schema": SARIF_SCHEMA,
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "columnKind": "utf16CodeUnits", "results": results}],
-    }
-    return json.dumps(log, indent=2)
-
-
-def _uri(path: str) -> str:
-    """A path as a URI reference."""
-    text = path.encode("utf-8", "replace").decode()
-    plain = PureWindowsPath(text).as_posix() if "\\" in text else text
-    quoted = quote(plain, safe="/")
-    return f"file://{quoted}" if PurePath(plain).is_absolute() else quoted
+    rules = [(gate.id, RULES[gate.id]) for gate in gates]
+    return sarif_log(report.npusched_version, rules, results)
 
 
 def render_check_junit(report: CheckReport) -> str:

@@ -151,10 +151,15 @@ def _size(count: int | None) -> str:
 
 
 def _verdict(report: CompareReport, width: int) -> list[Line]:
-    """Our plan against Vela's schedule on one basis, in a sentence."""
+    text = verdict_text(report)
+    return wrap(f"  {text}", width) if text else []
+
+
+def verdict_text(report: CompareReport) -> str:
+    """Our plan against Vela's schedule on one basis, in a sentence; "" where there is none."""
     ours, theirs = report.totals.npusched, report.totals.vela_recosted
     if theirs is None or not theirs.cycles or ours.cycles is None:
-        return []
+        return ""
     parts = [f"{_change(ours.cycles, theirs.cycles)} cycles"]
     if theirs.sram_peak_bytes and ours.sram_peak_bytes is not None:
         parts.append(f"{_change(ours.sram_peak_bytes, theirs.sram_peak_bytes)} SRAM")
@@ -167,7 +172,7 @@ def _verdict(report: CompareReport, width: int) -> list[Line]:
     ]
     if off_chip[1]:
         parts.append(f"{_change(off_chip[0], off_chip[1])} bytes of DRAM and flash")
-    return wrap(f"  on one basis (striped), npusched against Vela: {', '.join(parts)}", width)
+    return f"on one basis (striped), npusched against Vela: {', '.join(parts)}"
 
 
 EXECUTED_TITLES: Final = ("executed by Vela's stream", "executed", "predicted", "Vela's estimate")

@@ -140,3 +140,9 @@ class CompareReport(Published, frozen=True, kw_only=True):
     notes: tuple[Note, ...]
     measured: tuple[MeasuredFacts, ...]
     warnings: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        """Show figures in a notebook, everything in them escaped."""
+        from npusched.report.html.fragment import compare_fragment
+
+        return compare_fragment(self)

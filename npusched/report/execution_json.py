@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from npusched.report.advice_docs import ADVICE_DOCS
+from npusched.report.advice_types import ADVICE_SCHEMA_VERSION, AdviceReport
 from npusched.report.check_docs import CHECK_DOCS
 from npusched.report.check_types import CHECK_SCHEMA_VERSION, CheckReport
 from npusched.report.diff_types import DIFF_SCHEMA_VERSION, DiffReport
@@ -36,6 +38,7 @@ class Form(NamedTuple):
 
 
 FORMS: Final = {
+    "advice": Form("advise", AdviceReport, ADVICE_SCHEMA_VERSION),
     "check": Form("check", CheckReport, CHECK_SCHEMA_VERSION),
     "diff": Form("diff", DiffReport, DIFF_SCHEMA_VERSION),
     "explain": Form("explain", ExplainReport, EXPLAIN_SCHEMA_VERSION),
@@ -49,7 +52,7 @@ FORMS: Final = {
 }
 """By name of the schema's file."""
 
-FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS, **EXPLAIN_DOCS, **TUNE_DOCS}
+FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS, **EXPLAIN_DOCS, **TUNE_DOCS, **ADVICE_DOCS}
 """What the fields of these forms mean, those that a plan has, too, left out."""
 
 

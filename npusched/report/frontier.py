@@ -34,7 +34,7 @@ from npusched.vela.candidates import Candidate, Candidates, describe
 MAX_ROWS: Final = 30
 """Most plans that the text form lists."""
 
-_COLUMNS: Final = (
+COLUMNS: Final = (
     Column(title="SRAM", right=True),
     Column(title="NPU cycles", right=True),
     Column(title="latency", right=True),
@@ -137,7 +137,7 @@ def render_frontier(
     lines: list[Line] = [
         *_header(report, width),
         line(""),
-        *table(_COLUMNS, [_row(report.points[k]) for k in shown], width=width),
+        *table(COLUMNS, [point_cells(report.points[k]) for k in shown], width=width),
     ]
     if len(shown) < len(report.points):
         left = plural(len(report.points) - len(shown), "more plan")
@@ -179,7 +179,8 @@ def _header(report: FrontierReport, width: int) -> list[Line]:
     ]
 
 
-def _row(point: FrontierPoint) -> list[str]:
+def point_cells(point: FrontierPoint) -> list[str]:
+    """What ``COLUMNS`` show of a plan."""
     sums = point.totals
     proof = point.proof if point.gap == 0 else f"{point.proof}, {100 * point.gap:.2f} %"
     if point.source == "vela":

@@ -61,3 +61,9 @@ class FrontierReport(Published, frozen=True, kw_only=True):
     vela_results: int
     vela: tuple[Contestant, ...]
     warnings: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        """Show figures in a notebook, everything in them escaped."""
+        from npusched.report.html.fragment import frontier_fragment
+
+        return frontier_fragment(self)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from npusched.report.csv_form import csv_text
 from npusched.report.schema_form import schema_of, text_of
 from npusched.report.sweep_docs import SWEEP_DOCS
 from npusched.report.sweep_types import SWEEP_SCHEMA_VERSION, SweepReport, SweepRow
@@ -26,11 +25,9 @@ def render_sweep_json(report: SweepReport) -> str:
 
 def render_sweep_csv(report: SweepReport) -> str:
     """Return the rows as CSV (RFC 4180, but lines end in LF); what is null is an empty cell."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(SweepRow.__struct_fields__)
-    writer.writerows(msgspec.structs.astuple(row) for row in report.rows)
-    return stream.getvalue()
+    return csv_text(
+        [SweepRow.__struct_fields__, *(msgspec.structs.astuple(row) for row in report.rows)]
+    )
 
 
 def sweep_schema() -> dict[str, object]:

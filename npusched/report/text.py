@@ -112,7 +112,7 @@ def _header(report: PlanReport, width: int) -> list[Line]:
         (plain_text(model.name, 48), "bold"),
         plural(model.op_count, "op"),
         f"{human_count(model.macs)} MAC",
-        _types(report),
+        type_text(report),
         human_bytes(model.size_bytes),
         f"sha256 {model.sha256[:8]}",
     ]
@@ -123,7 +123,7 @@ def _header(report: PlanReport, width: int) -> list[Line]:
     return [*flow([part for part in first if part], width), *flow(second, width)]
 
 
-def _types(report: PlanReport) -> str:
+def type_text(report: PlanReport) -> str:
     """Element types of the computed tensors, the most common first."""
     counts = report.model.tensor_types
     types = sorted(counts.keys() - {"resource", "variant"}, key=lambda name: -counts[name])
@@ -135,11 +135,11 @@ def _verdict(report: PlanReport, width: int) -> list[Line]:
     low, high = human_energy(totals.energy_nj.low), human_energy(totals.energy_nj.high)
     interval = [f"{low} … {high}, an order of magnitude"]
     return [
-        *_fact("latency", human_seconds(totals.latency_s), _speed(report), width),
+        *_fact("latency", human_seconds(totals.latency_s), speed_parts(report), width),
         *_sram(report, width),
         *_fact("energy", human_energy(totals.energy_nj.typical), interval, width),
-        *_fact("traffic", "", _traffic(report), width),
-        *_fact("ops", "", _placements(report), width),
+        *_fact("traffic", "", traffic_parts(report), width),
+        *_fact("ops", "", placement_parts(report), width),
         *_over_time(report, width),
     ]
 
@@ -151,7 +151,8 @@ def _fact(title: str, value: str, parts: Sequence[str | Span], width: int) -> li
     return [line(head if k == 0 else " " * len(head), *row) for k, row in enumerate(rows)]
 
 
-def _speed(report: PlanReport) -> list[str]:
+def speed_parts(report: PlanReport) -> list[str]:
+    """Cycles, inferences per second, and how busy the MACs are."""
     totals, target = report.totals, report.target
     parts = []
     if target.accelerator is not None and (totals.cycles or not totals.cpu_cycles):
@@ -180,13 +181,13 @@ def _sram(report: PlanReport, width: int) -> list[Line]:
         text = f"{bar} {100 * share:.0f} % of {human_bytes(budget)}"
         asked = report.verdict == "fits"
         parts.append((f"{text}: fits", "good") if asked else f"{text} there is")
-    parts.append(_counted(report))
+    parts.append(counted_text(report))
     if budget is None:
         parts.append("no --sram given, capacity not known")
     return _fact("SRAM", human_bytes(peak), parts, width)
 
 
-def _counted(report: PlanReport) -> str:
+def counted_text(report: PlanReport) -> str:
     """What the SRAM figure counts in this memory mode."""
     target = report.target
     roles = target.roles
@@ -203,7 +204,7 @@ def _high_water(allocation: Sequence[AllocationFacts], memory: str) -> int:
     return max(ends, default=0)
 
 
-def _traffic(report: PlanReport) -> list[str]:
+def traffic_parts(report: PlanReport) -> list[str]:
     """Bytes per inference of each memory that is used, its bandwidth, and what lies in it."""
     target = report.target
     moved: dict[str, int] = {}
@@ -225,7 +226,8 @@ def _traffic(report: PlanReport) -> list[str]:
     return parts
 
 
-def _placements(report: PlanReport) -> list[str]:
+def placement_parts(report: PlanReport) -> list[str]:
+    """How many ops run where, and how many kernel calls that makes."""
     count = dict.fromkeys(("npu", "cpu", "view", "folded"), 0)
     for op in report.source_ops:
         count[op.placement] += 1
@@ -305,7 +307,7 @@ def _advice(report: PlanReport, width: int, count: int) -> list[Line]:
     return lines
 
 
-def _competition(report: PlanReport) -> str:
+def competition_text(report: PlanReport) -> str:
     """Our plan beside the best of Vela's own, on one basis; "" if there is none to name."""
     ours, theirs = report.candidates.ours, report.candidates.vela
     if theirs is None:
@@ -318,27 +320,36 @@ def _competition(report: PlanReport) -> str:
     return f"{name}, costed stripe by stripe like ours: {percent_change(theirs.value, ours.value)}"
 
 
-def _footer(report: PlanReport, width: int) -> list[Line]:
+def proof_text(report: PlanReport) -> str:
+    """How far the plan may be from the best one, and of which scope."""
     bound = report.bound
     proof = {
         "optimal": "best plan of its scope",
         "bounded": f"within {100 * bound.gap:.2g} % of the best plan of its scope",
         "feasible": "a plan, not proven best in its scope",
     }[bound.proof]
+    return f"{proof}: {bound.scope}"
+
+
+def weights_text(report: PlanReport) -> str:
+    """Whether the sizes of encoded weights are Vela's or estimated."""
     version = f" (Vela {report.vela_version})" if report.vela_version else ""
-    sizes = {
+    return {
         "none": "no encoded weights",
         "exact": f"weight sizes exact{version}",
         "mixed": f"weight sizes partly estimated{version}",
         "estimated": "weight sizes estimated",
     }[report.provenance.weights]
+
+
+def _footer(report: PlanReport, width: int) -> list[Line]:
     return [
-        *wrap(f"{proof}: {bound.scope}", width, style="dim"),
-        *wrap(_competition(report), width, style="dim"),
+        *wrap(proof_text(report), width, style="dim"),
+        *wrap(competition_text(report), width, style="dim"),
         *flow(
             [
                 (f"npusched {report.npusched_version}", "dim"),
-                (sizes, "dim"),
+                (weights_text(report), "dim"),
                 ("all figures predicted, none measured", "dim"),
             ],
             width,

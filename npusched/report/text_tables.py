@@ -22,7 +22,7 @@ from npusched.report.units import (
     signed,
 )
 
-_LEVEL_NAMES: Final = {
+LEVEL_NAMES: Final = {
     "as_stored": "as stored",
     "L0": "L0 unfused",
     "L1": "L1 converter",
@@ -42,9 +42,14 @@ def level_lines(report: PlanReport, width: int) -> list[Line]:
         Column(title="NPU-clock cycles" if mixed else "cycles", right=True),
         Column(title="energy", right=True),
     ]
-    rows = [
+    return table(columns, level_rows(report), width=width)
+
+
+def level_rows(report: PlanReport) -> list[Sequence[str]]:
+    """Cells of the fusion levels: name, bytes of feature maps, kernel calls, cycles, energy."""
+    return [
         (
-            _LEVEL_NAMES[level.level],
+            LEVEL_NAMES[level.level],
             human_bytes(level.traffic_bytes),
             group_digits(level.dispatches),
             group_digits(level.cycles),
@@ -52,7 +57,6 @@ def level_lines(report: PlanReport, width: int) -> list[Line]:
         )
         for level in report.fusion_levels
     ]
-    return table(columns, rows, width=width)
 
 
 class _Work(msgspec.Struct, frozen=True):
@@ -73,13 +77,8 @@ def op_seconds(report: PlanReport, op: OpFacts) -> float:
 
 def op_lines(report: PlanReport, width: int, top: int) -> list[Line]:
     """The source ops that take longest, with what binds them."""
-    groups: dict[tuple[int, int], list[OpFacts]] = {}
-    for op in report.ops:
-        groups.setdefault(op.source_ops[0] if op.source_ops else (-1, op.id), []).append(op)
-    work = [_Work(tuple(ops), sum(op_seconds(report, op) for op in ops)) for ops in groups.values()]
-    total = sum(item.seconds for item in work)
-    work.sort(key=lambda item: -item.seconds)
-    if not work or not top:
+    rows = op_rows(report, top)
+    if not rows:
         return []
     columns = [
         Column(title="op", least=16),
@@ -90,7 +89,8 @@ def op_lines(report: PlanReport, width: int, top: int) -> list[Line]:
         Column(title="bound by", rank=2),
         Column(title="name", least=8, rank=5),
     ]
-    lines = table(columns, [_op_row(report, item, total) for item in work[:top]], width=width)
+    lines = table(columns, rows, width=width)
+    work, total = _slowest_first(report)
     if len(work) > top:
         rest = sum(item.seconds for item in work[top:])
         lines.append(
@@ -100,6 +100,22 @@ def op_lines(report: PlanReport, width: int, top: int) -> list[Line]:
             )
         )
     return lines
+
+
+def op_rows(report: PlanReport, top: int) -> list[Sequence[str]]:
+    """Cells of the source ops that take longest: op, result, cycles, share, MACs, bound, name."""
+    work, total = _slowest_first(report)
+    return [_op_row(report, item, total) for item in work[:top]]
+
+
+def _slowest_first(report: PlanReport) -> tuple[list[_Work], float]:
+    """The work for each source op, and the seconds of all."""
+    groups: dict[tuple[int, int], list[OpFacts]] = {}
+    for op in report.ops:
+        groups.setdefault(op.source_ops[0] if op.source_ops else (-1, op.id), []).append(op)
+    work = [_Work(tuple(ops), sum(op_seconds(report, op) for op in ops)) for ops in groups.values()]
+    total = sum(item.seconds for item in work)
+    return sorted(work, key=lambda item: -item.seconds), total
 
 
 def _op_row(report: PlanReport, item: _Work, total: float) -> Sequence[str]:
@@ -141,9 +157,10 @@ def _source_kind(report: PlanReport, op: OpFacts) -> str:
 
 def chain_lines(report: PlanReport, width: int, count: int) -> list[Line]:
     """The fused chains that save most, against the same ops one by one."""
-    fused = [segment for segment in report.segments if len(segment.ops) > 1]
-    if not fused:
+    chains = chain_rows(report)
+    if not chains:
         return []
+    fused = [segment for segment, _ in chains]
     shown = sorted(fused, key=lambda s: s.cycles - s.unfused_cycles)[:count]
     columns = [
         Column(title="fused chain", least=14),
@@ -153,7 +170,7 @@ def chain_lines(report: PlanReport, width: int, count: int) -> list[Line]:
         Column(title=f"vs op by op in {plain_text(report.target.roles.arena, 16)}", right=True),
         Column(title="and in energy", right=True, rank=1),
     ]
-    rows = [_chain_row(report, segment) for segment in sorted(shown, key=lambda s: s.index)]
+    rows = [row for segment, row in chains if segment in shown]
     lines = table(columns, rows, width=width)
     left = [segment for segment in fused if segment not in shown]
     notes = [plural(len(left), "more chain")] if left else []
@@ -164,11 +181,20 @@ def chain_lines(report: PlanReport, width: int, count: int) -> list[Line]:
     return lines
 
 
+def chain_rows(report: PlanReport) -> list[tuple[SegmentFacts, Sequence[str]]]:
+    """Fused chains in their order, with cells: ops, stripes, alive, cycles, and two changes."""
+    return [
+        (segment, _chain_row(report, segment))
+        for segment in report.segments
+        if len(segment.ops) > 1
+    ]
+
+
 def _chain_row(report: PlanReport, segment: SegmentFacts) -> Sequence[str]:
     refs = segment.source_ops
     ends = f"#{refs[0][1]}-#{refs[-1][1]}" if refs and refs[0] != refs[-1] else ""
     ends = ends or (f"#{refs[0][1]}" if refs else "")
-    kinds = "→".join(_brief(report.ops[op].kind) for op in segment.ops)
+    kinds = "→".join(brief_kind(report.ops[op].kind) for op in segment.ops)
     cycles = segment.cycles - segment.unfused_cycles
     energy = segment.energy_nj.typical - segment.unfused_energy_nj.typical
     return (
@@ -185,12 +211,36 @@ def _change(delta: float, whole: float) -> str:
     return signed(f"{100 * delta / whole:.0f} %") if whole else "-"
 
 
-def _brief(kind: str) -> str:
+def brief_kind(kind: str) -> str:
+    """The kind of a kernel, short enough for a chain of them."""
     return {"DepthwiseConv2D": "DwConv", "Conv2D": "Conv", "FullyConnected": "FC"}.get(kind, kind)
 
 
-def fallback_lines(report: PlanReport, width: int, count: int) -> list[Line]:
-    """CPU ops grouped by the limit that they break, the costliest group first, with the fix."""
+class Fallback(msgspec.Struct, frozen=True):
+    """CPU ops that break the same limit in the same way; ``share`` of the plan's time, 0 to 1."""
+
+    ops: tuple[SourceOp, ...]
+    share: float
+
+    @property
+    def reason(self) -> Reason:
+        """The limit, as the first op breaks it."""
+        return self.ops[0].cpu_reasons[0]
+
+    @property
+    def why(self) -> str:
+        """The reason in a sentence, without the tensor's name if there are several ops."""
+        text = _why(self.reason, self.ops[0].kind)
+        return text if len(self.ops) == 1 else _unnamed(text)
+
+    @property
+    def which(self) -> str:
+        """The ops by kind and number: CAST #0, #91; of several kinds how many of each."""
+        return _which(self.ops)
+
+
+def fallbacks(report: PlanReport) -> list[Fallback]:
+    """CPU ops grouped by the limit that they break, the costliest group first."""
     if report.target.accelerator is None:
         return []
     groups: dict[tuple[str, str], list[SourceOp]] = {}
@@ -199,8 +249,6 @@ def fallback_lines(report: PlanReport, width: int, count: int) -> list[Line]:
             reason = op.cpu_reasons[0]
             key = (_unnamed(_why(reason, op.kind)), reason.fix)
             groups.setdefault(key, []).append(op)
-    if not groups:
-        return []
     seconds = _seconds_by_source(report)
     total = sum(op_seconds(report, op) for op in report.ops)
 
@@ -208,34 +256,41 @@ def fallback_lines(report: PlanReport, width: int, count: int) -> list[Line]:
         return sum(seconds.get((op.subgraph, op.index), 0.0) for op in ops)
 
     ranked = sorted(groups.values(), key=cost, reverse=True)
-    everything = [op for ops in ranked for op in ops]
+    return [Fallback(tuple(ops), cost(ops) / total if total else 0.0) for ops in ranked]
+
+
+def fallback_lines(report: PlanReport, width: int, count: int) -> list[Line]:
+    """CPU ops grouped by the limit that they break, the costliest group first, with the fix."""
+    ranked = fallbacks(report)
+    if not ranked:
+        return []
+    everything = sum(len(group.ops) for group in ranked)
     lines = [
         line(
             "  ",
             ("on the CPU", "warn"),
-            f": {len(everything)} of {plural(len(report.source_ops), 'op')}, "
-            f"{percent(cost(everything), total)} of the time",
+            f": {everything} of {plural(len(report.source_ops), 'op')}, "
+            f"{percent(sum(group.share for group in ranked), 1)} of the time",
         )
     ]
-    for ops in ranked[:count]:
-        lines += _fallback(ops, percent(cost(ops), total), width)
+    for group in ranked[:count]:
+        lines += _fallback(group, width)
     if len(ranked) > count:
-        left = [op for ops in ranked[count:] for op in ops]
+        left = sum(len(group.ops) for group in ranked[count:])
         lines.append(
             line(
-                f"  … {plural(len(ranked) - count, 'more reason')} for {plural(len(left), 'op')}"
+                f"  … {plural(len(ranked) - count, 'more reason')} for {plural(left, 'op')}"
                 " (--format json has all)"
             )
         )
     return lines
 
 
-def _fallback(ops: Sequence[SourceOp], share: str, width: int) -> list[Line]:
+def _fallback(group: Fallback, width: int) -> list[Line]:
     """Which ops and why (up to two lines), and what to do."""
-    reason = ops[0].cpu_reasons[0]
-    why = _why(reason, ops[0].kind)
-    text = f"{_which(ops)}: {plain_text(why if len(ops) == 1 else _unnamed(why), 300)}"
-    fix = line(("           fix: " + plain_text(reason.fix, 160), "dim"))
+    share = percent(group.share, 1)
+    text = f"{group.which}: {plain_text(group.why, 300)}"
+    fix = line(("           fix: " + plain_text(group.reason.fix, 160), "dim"))
     rows = wrap(text, width - 11)
     if len(rows) > 2:
         rows = [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from npusched.report.csv_form import csv_text
 from npusched.report.tune_matrix import answer_texts, matrix_cells
 from npusched.report.tune_matrix_types import TuneMatrix
 from npusched.report.tune_text import (
@@ -63,7 +62,7 @@ def render_tune_csv(report: TuneReport) -> str:
                 " ".join(goals.get(point.index, [])),
             ]
         )
-    return _csv(rows)
+    return csv_text(rows)
 
 
 def render_matrix_csv(matrix: TuneMatrix) -> str:
@@ -85,19 +84,13 @@ def render_matrix_csv(matrix: TuneMatrix) -> str:
                 row.reason,
             ]
         )
-    return _csv(rows)
+    return csv_text(rows)
 
 
 def _cell(value: object) -> object:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else value
-
-
-def _csv(rows: Sequence[Sequence[object]]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
-    return out.getvalue()
 
 
 def render_tune_md(report: TuneReport) -> str:

@@ -133,3 +133,9 @@ class TuneReport(Published, frozen=True, kw_only=True):
             if (each.goal, each.source) == (goal, source):
                 return self.frontier[each.point]
         return None
+
+    def _repr_html_(self) -> str:
+        """Show figures in a notebook, everything in them escaped."""
+        from npusched.report.html.fragment import tune_fragment
+
+        return tune_fragment(self)

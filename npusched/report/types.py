@@ -15,6 +15,9 @@ from npusched.hardware.target import Target
 
 SCHEMA_VERSION = "1.0"
 
+AdviceMode: TypeAlias = Literal["none", "quick", "all"]
+"""What a plan's report says of changes: nothing, what a glance tells, or all that help."""
+
 
 class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of published values."""
@@ -41,6 +44,7 @@ class ModelFacts(Published, frozen=True, kw_only=True):
     sha256: str
     size_bytes: int
     subgraph: int
+    subgraph_name: str = ""
     op_count: int
     op_counts: dict[str, int]
     tensor_types: dict[str, int]
@@ -154,7 +158,10 @@ class SourceOp(Published, frozen=True, kw_only=True):
 
 
 class SegmentFacts(Published, frozen=True, kw_only=True):
-    """Ops that run together, stripe by stripe (or one op, whole)."""
+    """Ops that run together, stripe by stripe (or one op, whole).
+
+    ``reads_from``: the segments that write what it reads, in order.
+    """
 
     index: int
     placement: Literal["npu", "cpu"]
@@ -174,6 +181,7 @@ class SegmentFacts(Published, frozen=True, kw_only=True):
     unfused_cycles: int
     unfused_energy_nj: Interval
     stops_because: str
+    reads_from: tuple[int, ...] = ()
 
 
 class WeightFacts(Published, frozen=True, kw_only=True):
@@ -234,6 +242,11 @@ class Delta(Published, frozen=True, kw_only=True):
     sram_bytes: int | None = None
     cycles: int | None = None
     energy_nj: float | None = None
+    latency_s: float | None = None
+    cpu_cycles: int | None = None
+    offchip_bytes: int | None = None
+    constant_bytes: int | None = None
+    cpu_ops: int | None = None
 
 
 class Advice(Published, frozen=True, kw_only=True):
@@ -244,6 +257,9 @@ class Advice(Published, frozen=True, kw_only=True):
     message: str
     delta: Delta
     confidence: Literal["low", "medium", "high"]
+    band: float = 0.0
+    changes: Literal["model", "target", "budget", ""] = ""
+    gain: float | None = None
 
 
 class Provenance(Published, frozen=True, kw_only=True):
@@ -284,9 +300,7 @@ class PlanReport(Published, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        """Show the text form in a notebook, everything in it escaped."""
-        from html import escape
+        """Show figures in a notebook, everything in them escaped."""
+        from npusched.report.html.fragment import plan_fragment
 
-        from npusched.report.text import render_text
-
-        return f"<pre>{escape(render_text(self))}</pre>"
+        return plan_fragment(self)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from npusched.errors import escaped
+
 
 def human_bytes(count: float) -> str:
     """Binary units: 72.7 KiB. Below 1 KiB exact: 640 B."""
@@ -89,7 +91,7 @@ def plain_text(text: str, limit: int = 60) -> str:
         if length > limit:
             break
         marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
-        safe = character if character.isprintable() and marks <= 2 else _escape(character)
+        safe = character if character.isprintable() and marks <= 2 else escaped(character)
         out.append(safe)
         length += len(safe)
     plain = "".join(out)
@@ -111,13 +113,6 @@ def short_name(name: str, limit: int = 24) -> str:
     first = name.split(";")[0].rstrip("/")
     parts = [p for p in first.split("/") if p and p not in _NOISE]
     return plain_text(parts[-1] if parts else first, limit)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _digits(value: float) -> str:

@@ -80,7 +80,7 @@ class OrderedPlanner:
         """Return the best plan within the budget; see ``Planner.plan``."""
         plans: list[Plan] = []
         errors: list[InfeasibleError] = []
-        for order in ((), *self._others(budget_bytes)):
+        for order in ((), *self._others):
             try:
                 plan = self.planner_of(order).plan(budget_bytes, is_capacity=is_capacity)
                 plans.append(replace(plan, order=order))
@@ -92,8 +92,7 @@ class OrderedPlanner:
         if any(plan.bound.proof is Proof.FEASIBLE for plan in plans):
             best = replace(best, bound=replace(best.bound, proof=Proof.FEASIBLE))
         bound = min(plan.bound.objective for plan in plans)
-        orders = self._orders_text(len(plans) + len(errors), binds=self._binds(budget_bytes))
-        return _scoped(best, bound, orders)
+        return _scoped(best, bound, self._orders_text)
 
     def frontier(self, budget_bytes: int | None = None, *, most: int | None = None) -> list[Plan]:
         """Every best plan within the budget and below, of all orders; see ``Planner.frontier``.
@@ -102,14 +101,7 @@ class OrderedPlanner:
         """
         found: list[Plan] = []
         errors: list[InfeasibleError] = []
-        least = 0
-        try:
-            found += self.given.frontier(budget_bytes, most=most)
-            least = found[-1].sram_peak_bytes
-        except InfeasibleError as error:
-            errors.append(error)
-        others = self._others(least)
-        for order in others:
+        for order in ((), *self._others):
             try:
                 plans = self.planner_of(order).frontier(budget_bytes, most=most)
                 found += [replace(plan, order=order) for plan in plans]
@@ -117,15 +109,13 @@ class OrderedPlanner:
                 errors.append(error)
         if not found:
             raise _mildest(errors)
-        text = self._orders_text(1 + len(others), binds=self._binds(least))
-        front = _front(found) if others else found
-        return [_scoped(plan, plan.bound.objective, text) for plan in front]
+        front = _front(found) if self._others else found
+        return [_scoped(plan, plan.bound.objective, self._orders_text) for plan in front]
 
     def smallest_budget_bytes(self) -> int:
         """The least budget that has a plan in one of the orders."""
-        least = self.given.smallest_budget_bytes()
-        others = [self.planner_of(order).smallest_budget_bytes() for order in self._others(least)]
-        return min([least, *others])
+        orders = ((), *self._others)
+        return min(self.planner_of(order).smallest_budget_bytes() for order in orders)
 
     def planner_of(self, order: tuple[int, ...]) -> Planner:
         """The planner of one order, made when it is first asked for."""
@@ -179,13 +169,17 @@ class OrderedPlanner:
     def _exposed_in(self, order: Sequence[int]) -> float:
         return exposed_cycles(self.given.segments, order)
 
-    def _others(self, budget_bytes: int | None) -> tuple[tuple[int, ...], ...]:
-        """Orders to plan besides the given one: of least memory, and of the most hidden copies."""
+    @cached_property
+    def _others(self) -> tuple[tuple[int, ...], ...]:
+        """Orders to plan besides the given one: of least memory, and of the most hidden copies.
+
+        They are the same for every budget, so that a larger one never has a worse plan.
+        """
         if not self.is_branchy:
             return ()
         own = tuple(range(len(self.graph.ops)))
         found = {}
-        if self._binds(budget_bytes) and self.leanest.ops != own:
+        if self.leanest.ops != own:
             found[self.leanest.ops] = True
         quick = min(self._exposed, key=lambda order: self._exposed[order])
         total = sum(_cycles(self.given.segments, v) for v in own)
@@ -193,29 +187,20 @@ class OrderedPlanner:
             found[quick] = True
         return tuple(found)
 
-    def _binds(self, budget_bytes: int | None) -> bool:
-        """True if the budget cannot hold the maps of the branches, run whole, and all weights.
-
-        Less memory for maps is of no use to a budget that holds everything.
-        """
-        own = self._peak_of(range(len(self.graph.ops)))
-        return budget_bytes is not None and budget_bytes < own + self.given.constant_bytes
-
     def _rank(self, plan: Plan) -> tuple[float, float]:
         if self.given.segments.kernels.objective.goal is Goal.SRAM:
             return plan.sram_peak_bytes, plan.objective
         return plan.objective, plan.sram_peak_bytes
 
-    def _orders_text(self, planned: int, *, binds: bool) -> str:
+    @property
+    def _orders_text(self) -> str:
         """Which orders a bound speaks of."""
         if not self.is_branchy:
             return "the only op order"
-        what = ONE_ORDER if planned == 1 else f"{planned} op orders"
-        if not binds:
-            return what
+        what = f"{1 + len(self._others)} op orders" if self._others else ONE_ORDER
         if self.leanest.capped:
             return f"{what} (too many to find the one of least memory)"
-        return f"{what} ({'no' if planned == 1 else 'no further'} order needs less memory)"
+        return f"{what} ({'no further' if self._others else 'no'} order needs less memory)"
 
 
 def _scoped(plan: Plan, bound: float, orders: str) -> Plan:

@@ -17,6 +17,7 @@ from npusched.sim.kernels import (
     Unary,
     Window,
 )
+from npusched.sim.reader import MODELLED_HINT
 from npusched.sim.state import KernelState, ScaleMode
 from npusched.sim.views import Pool
 from npusched.vela.stream import StreamOpKind
@@ -71,7 +72,9 @@ def _operation(state: KernelState) -> Window | Binary | Unary:
 
 
 def _refuse(state: KernelState, why: str) -> SimError:
-    return SimError(f"cannot execute {state.label} at byte {state.offset_bytes}", why)
+    return SimError(
+        f"cannot execute {state.label} at byte {state.offset_bytes}", why, MODELLED_HINT
+    )
 
 
 def _operands(state: KernelState) -> Operands:

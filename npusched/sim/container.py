@@ -82,7 +82,11 @@ def numpy_type(dtype: DataType) -> np.dtype[np.generic]:
     """Return numpy's type for values of a tensor. Raises SimError where there is none."""
     if dtype.is_integer or dtype is DataType.BOOL or dtype.label.startswith("float"):
         return np.dtype(dtype.label)
-    raise SimError(f"cannot hold {dtype.label} values", "numpy has no such type")
+    raise SimError(
+        f"cannot hold {dtype.label} values",
+        "numpy has no such type",
+        "a model with such a tensor can be planned, but not executed",
+    )
 
 
 def read_compiled_file(content: bytes, name: str = "compiled") -> CompiledFile:
@@ -137,7 +141,11 @@ def _operator(graph: Subgraph, op: Op, offsets: Sequence[int]) -> NpuOperator:
     """Describe one operator."""
     where = f"NPU operator {op.index} of subgraph {graph.index}"
     if len(op.inputs) < _FIXED_INPUTS or min(op.inputs) < 0:
-        raise SimError(f"{where} has {len(op.inputs)} inputs", "Vela writes at least 4")
+        raise SimError(
+            f"{where} does not have the inputs that Vela writes",
+            f"they are tensors {list(op.inputs)}; needed: {_FIXED_INPUTS} or more",
+            "the compiled file is damaged: compile again",
+        )
     command, constants, scratch, fast = (graph.tensors[i] for i in op.inputs[:_FIXED_INPUTS])
     base = max(offsets[scratch.index], 0)
 
@@ -201,6 +209,7 @@ def run_operator(
                 f"input {placed.tensor.name} is missing or has another size",
                 f"needed: {list(placed.tensor.shape)}, given: "
                 f"{'nothing' if values is None else list(values.shape[1:])}",
+                "give every input, with its shape or a batch axis in front",
             )
         raw = np.ascontiguousarray(values, placed.numpy_type).view(np.uint8)
         raw = raw.reshape(len(values), -1)

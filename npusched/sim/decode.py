@@ -57,7 +57,7 @@ class WeightDecoder:
             raise SimError(
                 f"{state.label} has {len(weights)} weight and {len(scales)} scale streams",
                 f"{channels} channels on {self._cores} cores need {streams}",
-                "the stream is damaged, or was compiled for another accelerator",
+                "the stream is damaged or made for another accelerator: compile the model again",
             )
         layouts = [self._layout(state, core, channels) for core in range(streams)]
         bound = ifm_bound(state)

@@ -9,7 +9,7 @@ import numpy as np
 from npusched.errors import SimError
 from npusched.ir import OpKind, Subgraph
 from npusched.sim.kernels.arrays import Array
-from npusched.sim.reference import random_inputs, reference_values
+from npusched.sim.reference import NO_VALUES_HINT, random_inputs, reference_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def compare_models(first: bytes, second: bytes, graph: Subgraph, inputs: int, se
     )
     missing = [graph.tensors[index].name for index in outputs if index not in a or index not in b]
     if missing:
-        raise SimError("LiteRT gave no values", f"of output {missing[0]}")
+        raise SimError("LiteRT gave no values", f"of output {missing[0]}", NO_VALUES_HINT)
     gaps = [_gaps(a[index], b[index]) for index in outputs]
     return Apart(
         largest=max((float(gap.max(initial=0.0)) for gap in gaps), default=0.0),

@@ -257,7 +257,7 @@ class _Execution:
         """Run one kernel on some rows: read, compute, write."""
         op = meaning.op
         if rows is not None and any(a.step_h > 1 for a in (*op.ifms, op.final_ofm)):
-            raise PlanError(f"op {op.id} runs in stripes", "but it touches every second row only")
+            raise PlanError(f"op {op.id} cannot run in stripes", "it touches every second row only")
         target = self._find(op.final_ofm.tensor, writes=True)
         if self.is_checked and self.plan.buffers[target.number].shift_bytes:
             # what it overwrites is gone before it reads: a kernel writes while it reads
@@ -330,14 +330,17 @@ class _Execution:
         ]
         if not found:
             name = self.graph.feature_maps[tensor].name
-            raise PlanError(f"{name!r} has no buffer in segment {self.step}")
+            raise PlanError(f"{name!r} has no buffer", f"in segment {self.step}, which uses it")
         k, buffer = max(found, key=lambda item: item[1].is_copy)
         return self._place(k, buffer)
 
     def _place(self, number: int, buffer: Buffer) -> Place:
         rolls = buffer.kind is BufferKind.ROLLING
         if rolls and buffer.rows < 1:
-            raise PlanError(f"the rolling buffer of {buffer.name!r} has no rows")
+            raise PlanError(
+                f"the rolling buffer of {buffer.name!r} has no rows",
+                f"{buffer.rows} rows in {buffer.size_bytes} bytes",
+            )
         is_map = buffer.kind is not BufferKind.WEIGHTS
         return Place(
             number=number,

@@ -14,7 +14,7 @@ from npusched.errors import SimError
 from npusched.ir import Op, OpKind, Subgraph
 from npusched.ir.options import VarHandleOptions
 from npusched.sim.kernels.arrays import Array
-from npusched.sim.reference import reference_values
+from npusched.sim.reference import NO_VALUES_HINT, reference_values
 from npusched.tflite.encode import encode
 from npusched.tflite.records import Record, Value
 
@@ -137,7 +137,9 @@ def run_host(group: HostGroup, values: Mapping[int, Array]) -> dict[int, Array]:
     found = reference_values(group.content, given, group.outputs, is_stateful=group.is_stateful)
     missing = [index for index in group.outputs if index not in found]
     if missing:
-        raise SimError("LiteRT gave no values", f"tensor {missing[0]} of a host op")
+        raise SimError(
+            "LiteRT gave no values", f"of tensor {missing[0]} of a host op", NO_VALUES_HINT
+        )
     return {
         index: np.broadcast_to(array, (count, *array.shape[1:])) for index, array in found.items()
     }
@@ -159,5 +161,6 @@ def check_variables(graph: Subgraph, groups: Sequence[HostGroup]) -> None:
             raise SimError(
                 f"variable {crossing[0]} cannot be followed",
                 "one part of the model on the host sets it, a later one reads it",
+                "a model with such a variable can be planned, but not executed",
             )
         assigned |= {names.get(op.inputs[0], "") for op in ops if op.kind is OpKind.ASSIGN_VARIABLE}

@@ -76,6 +76,7 @@ class HostOps:
                 raise SimError(
                     f"the size of {tensors[index].name!r} depends on the values",
                     f"{wanted} elements in the plan, {found[index][0].size} in this run",
+                    "a model with such an op can be planned, but its plan cannot be proved",
                 )
             batch = np.broadcast_to(found[index], (len(inputs), *found[index].shape[1:]))
             for number, values in enumerate(batch):

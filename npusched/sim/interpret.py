@@ -115,13 +115,19 @@ def meanings_of(
 def checked(graph: OpGraph, inputs: Sequence[Array]) -> list[Array]:
     """The inputs in the types that are stored. Raises SimError for a wrong number or size."""
     if len(inputs) != len(graph.inputs):
-        raise SimError(f"{len(inputs)} inputs for a graph with {len(graph.inputs)}")
+        raise SimError(
+            f"{len(inputs)} inputs for a graph with {len(graph.inputs)}",
+            f"it reads {', '.join(graph.feature_maps[each].name for each in graph.inputs)}",
+            "give one array per input, in this order",
+        )
     found = []
     for tensor, values in zip(graph.inputs, inputs, strict=True):
         fm = graph.feature_maps[tensor]
         if values.size != prod(fm.shape):
             raise SimError(
-                f"input {fm.name!r} has {values.size} elements", f"its shape is {fm.shape}"
+                f"input {fm.name!r} has {values.size} elements",
+                f"its shape is {list(fm.shape)}, {prod(fm.shape)} elements",
+                "give an array of that shape",
             )
         found.append(values.astype(numpy_type(fm.dtype)))
     return found
@@ -130,7 +136,11 @@ def checked(graph: OpGraph, inputs: Sequence[Array]) -> list[Array]:
 def constant_array(fm: FeatureMap) -> Array:
     """The stored elements of a constant, flat. Raises SimError if the graph has no values."""
     if fm.data is None:
-        raise SimError(f"constant {fm.name!r} has no values")
+        raise SimError(
+            f"constant {fm.name!r} has no values",
+            f"its buffer, {fm.dtype.label} {list(fm.shape)}, is empty",
+            "execute the whole model, with its constants",
+        )
     values: Array = np.ascontiguousarray(fm.data).astype(numpy_type(fm.dtype)).ravel()
     return values
 
@@ -179,7 +189,11 @@ def region_of(flat: Array, access: Access) -> Array:
     stored = flat.view(numpy_type(access.dtype))
     view = access.view if stored.size > 1 else (1, 1, 1, 1)
     if prod(view) > stored.size:
-        raise SimError(f"an access sees {view} in a map of {stored.size} elements")
+        raise SimError(
+            f"an op sees {prod(view)} elements in a map of {stored.size}",
+            f"it takes {list(view)} of tensor {access.tensor}",
+            "the model contradicts itself: convert it again",
+        )
     whole = stored[: prod(view)].reshape(view)
     n, h, w, c = access.offset
     sn, sh, sw, sc = access.shape

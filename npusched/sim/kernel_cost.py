@@ -200,7 +200,7 @@ def region_memories(program: Program, target: Target) -> dict[int, str]:
         raise SimError(
             "cannot time the stream",
             f"it uses region {unknown[0]}, which no memory of {target.name} stands for",
-            "only regions 0 to 2 are known (constants, arena, staging memory)",
+            "compile it again: only regions 0 to 2 are known (constants, arena, staging memory)",
         )
     return {index: roles[region.key] for index, region in program.regions.items()}
 

@@ -89,7 +89,7 @@ def _cannot_run(error: Exception) -> SimError:
     return SimError(
         "LiteRT cannot run the model",
         lines[0] if lines else type(error).__name__,
-        "see the message above; ops of other runtimes cannot be compared",
+        "the message is LiteRT's own; a model that it cannot run cannot be compared",
     )
 
 

@@ -134,7 +134,11 @@ def numpy_type(dtype: DataType) -> np.dtype[np.generic]:
     if dtype.label in ("float16", "float32", "float64"):
         return np.dtype(dtype.label)
     if not dtype.is_integer or dtype.bits < 8:
-        raise SimError(f"cannot store {dtype.label} values", "neither NPU nor simulator has them")
+        raise SimError(
+            f"cannot store {dtype.label} values",
+            "neither NPU nor simulator has them",
+            "a model with such a tensor can be planned, but its plan cannot be proved",
+        )
     return np.dtype(dtype.label)
 
 

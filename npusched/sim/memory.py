@@ -212,7 +212,7 @@ def check_span(span: Span, region: Region, where: str) -> None:
             f"{where} leaves its memory",
             f"bytes {span[0]} to {span[1]} of region {region.index} ({region.name}), "
             f"which has {region.size_bytes}",
-            "the stream is damaged, or the region is too small",
+            "the stream is damaged, or the region is too small: compile the model again",
             low=span[0],
             high=span[1],
             size_bytes=region.size_bytes,

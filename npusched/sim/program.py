@@ -21,6 +21,7 @@ from npusched.sim.decode import Prepared, WeightDecoder
 from npusched.sim.kernels import Arithmetic
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.memory import Region, Span, Storage, check_span
+from npusched.sim.reader import MODELLED_HINT
 from npusched.sim.state import KernelState, read_kernel
 from npusched.vela.stream import (
     AddressRange,
@@ -330,7 +331,7 @@ class _Loader:
             raise SimError(
                 f"{where} uses region {index}, which the file does not define",
                 f"defined: {', '.join(str(known) for known in sorted(self.regions))}",
-                "the stream is damaged",
+                "the stream is damaged: compile the model again",
             )
         return region
 
@@ -342,7 +343,7 @@ class _Loader:
             raise SimError(
                 f"{where} writes to constants",
                 f"bytes {span[0]} to {span[1]} of region {index} ({region.name})",
-                "the stream is damaged",
+                "the stream is damaged: compile the model again",
             )
         return region.key
 
@@ -351,14 +352,21 @@ class _Loader:
         span = (part.address, part.address + part.length_bytes)
         key = self.place(span, part.region, where) if not part.internal else INTERNAL
         if key == INTERNAL and span[1] > self.machine.shram_bytes:
-            raise SimError(f"{where} leaves the SHRAM", f"bytes {span[0]} to {span[1]}")
+            raise self._outside(where, span)
         if not self.known[key][span[0] : span[1]].all():
             raise SimError(
                 f"{where} reads bytes that hold no constant at this time",
                 f"bytes {span[0]} to {span[1]} of region {part.region}",
-                "a DMA is missing, or something overwrote what it had copied",
+                "a DMA is missing, or its copy was overwritten: compile the model again",
             )
         return self.bytes[key][span[0] : span[1]].tobytes()
+
+    def _outside(self, where: str, span: Span) -> SimError:
+        return SimError(
+            f"{where} leaves the SHRAM",
+            f"bytes {span[0]} to {span[1]}, it has {self.machine.shram_bytes}",
+            "the stream is damaged: compile the model again",
+        )
 
     def dma(self, op: StreamOp, registers: Registers) -> LoadedDma:
         """Read a DMA and follow the constants that it moves."""
@@ -366,7 +374,11 @@ class _Loader:
         self.dmas += 1
         where = f"DMA {loaded.index} (byte {op.offset_bytes})"
         if loaded.source.internal:
-            raise SimError(f"{where} reads the NPU's own memory", "that is not modelled")
+            raise SimError(
+                f"{where} reads the NPU's own memory",
+                "copies out of the SHRAM are not modelled",
+                MODELLED_HINT,
+            )
         source = self.place(loaded.source_span, loaded.source.region, where)
         low, high = loaded.source_span
         values = self.bytes[source][low:high].reshape(loaded.rows, -1)
@@ -375,7 +387,7 @@ class _Loader:
             if loaded.destination.internal:
                 target = INTERNAL
                 if span[1] > self.machine.shram_bytes:
-                    raise SimError(f"{where} leaves the SHRAM", f"bytes {span[0]} to {span[1]}")
+                    raise self._outside(where, span)
             else:
                 target = self.place(span, loaded.destination.region, where, writes=True)
             self.bytes[target][span[0] : span[1]] = values[row]
@@ -433,7 +445,11 @@ def read_dma(op: StreamOp, registers: Registers, index: int) -> LoadedDma:
     where = f"DMA {index} (byte {op.offset_bytes})"
     source, destination = op.source, op.destination
     if source is None or destination is None:
-        raise SimError(f"{where} has no addresses", "the stream is damaged")
+        raise SimError(
+            f"{where} has no addresses",
+            "its source or destination was never set",
+            "the stream is damaged: compile the model again",
+        )
     for register in (
         Register.DMA_SOURCE_REGION,
         Register.DMA_SOURCE,
@@ -442,12 +458,18 @@ def read_dma(op: StreamOp, registers: Registers, index: int) -> LoadedDma:
         Register.DMA_LENGTH,
     ):
         if register not in registers:
-            raise SimError(f"{where} uses {register.name}, which was never set", "")
+            raise SimError(
+                f"{where} uses {register.name}, which was never set",
+                "a DMA has two regions, two addresses and a length",
+                "the stream is damaged: compile the model again",
+            )
     length = registers[Register.DMA_LENGTH]
     strided = registers[Register.DMA_DESTINATION_REGION] >> 9 & 3
     if registers[Register.DMA_SOURCE_REGION] >> 9 & 3 or strided > 1:
         raise SimError(
-            f"cannot execute {where}", "a strided source or a 3D destination is not modelled"
+            f"cannot execute {where}",
+            "a strided source or a 3D destination is not modelled",
+            MODELLED_HINT,
         )
     rows = registers.get(Register.DMA_SIZE0, 1) if strided else 1
     skip = registers.get(Register.DMA_SKIP0, 0) if strided else 0

@@ -188,6 +188,10 @@ def _pairs(first: Sequence[int], second: Sequence[int], a: Subgraph, b: Subgraph
     return dict(zip(first, second, strict=True))
 
 
+def _size(values: Array | None) -> str:
+    return "none" if values is None else str(values.size)
+
+
 def _translate(
     graph: Subgraph, compiled: Subgraph, inputs: Mapping[int, Array]
 ) -> dict[int, Array]:
@@ -223,7 +227,8 @@ def _compare(
         if want is None or have is None or want.size != have.size:
             raise SimError(
                 f"output {name} cannot be compared",
-                "one of the files gives no values for it, or of another size",
+                f"values of the original: {_size(want)}, of the compiled file: {_size(have)}",
+                "the compiled file belongs to another model, or is damaged: compile again",
             )
         have = have.reshape(want.shape)
         differs = have != want

@@ -9,6 +9,8 @@ from npusched.vela.stream import Register, Registers
 
 _T = TypeVar("_T")
 
+MODELLED_HINT = "docs/simulation.md says what is modelled"
+
 
 class Reader:
     """Reads registers of one op: those never set are refused by name."""
@@ -47,8 +49,7 @@ class Reader:
 
     def refuse(self, why: str) -> SimError:
         """Return the error that names the op and what it asks for."""
-        hint = "docs/simulation.md says what is modelled"
-        return SimError(f"cannot execute {self.where}", why, hint)
+        return SimError(f"cannot execute {self.where}", why, MODELLED_HINT)
 
 
 def _name(register: int) -> str:

@@ -29,6 +29,8 @@ _SMALL_INDEX = 4
 
 _FLOAT_SPREAD = 1.0
 
+NO_VALUES_HINT = "LiteRT's reference kernels cannot run this model: it cannot be compared"
+
 LENGTH = struct.Struct("<Q")
 """Every message on the worker's pipes is its length, then a pickle."""
 
@@ -158,7 +160,11 @@ def _draw(tensor: Tensor, count: int, generator: np.random.Generator) -> Array:
     if dtype is DataType.BOOL:
         return generator.integers(0, 2, shape).astype(np.bool_)
     if not dtype.is_integer:
-        raise SimError(f"cannot draw {dtype.label} inputs", f"tensor {tensor.name}")
+        raise SimError(
+            f"cannot draw {dtype.label} inputs",
+            f"input {tensor.name} has this type",
+            "give inputs of your own, if the command takes them",
+        )
     if dtype.bits > 16:
         return generator.integers(0, _SMALL_INDEX, shape).astype(dtype.label)
     low = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0

@@ -140,7 +140,7 @@ def _misfit(layout: WeightLayout, why: str) -> SimError:
     return SimError(
         f"the weights do not fit the kernel of shape {list(layout.ohwi)} (OHWI)",
         why,
-        "the stream is damaged or was compiled for another accelerator",
+        "the stream is damaged or made for another accelerator: compile the model again",
     )
 
 
@@ -160,7 +160,7 @@ def decode_scales(data: bytes, channels: int) -> ChannelScales:
         raise SimError(
             "the kernel's scales are damaged",
             f"shift {int(table[:, 9].max())} has more than 6 bits",
-            "the stream is damaged, or reads other bytes than scales",
+            "the stream is damaged, or reads other bytes than scales: compile the model again",
         )
     wide = table.astype(np.int64)
     weights = np.left_shift(np.int64(1), 8 * np.arange(5, dtype=np.int64))

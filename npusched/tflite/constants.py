@@ -108,7 +108,7 @@ class Constants:
             raise ModelError(
                 f"cannot use the model: {where} is too large to unpack",
                 f"its values and those before it need more than {UNPACK_LIMIT_BYTES} bytes",
-                "the file is damaged, or too large for any NPU target",
+                "the file is damaged, or too large for any NPU target: export it again",
             )
 
 

@@ -31,7 +31,9 @@ def read_file(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise ModelError(
-                f"cannot read the model: {path} is a directory", "", "pass a .tflite file"
+                f"cannot read the model: {path} is a directory",
+                "a model is one file",
+                "pass a .tflite file",
             )
         if not path.is_file():
             found = sorted(p.name for p in path.parent.glob("*.tflite"))[:3]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npusched.errors import ModelError
-from npusched.ir import DataType, Model, Options, Shape
+from npusched.ir import DataType, Model, OpKind, Options, Shape
 from npusched.tflite.builder import SubgraphBuilder
 from npusched.tflite.constants import NUMPY_TYPES
 from npusched.tflite.decode import decode
@@ -32,7 +32,7 @@ class _File(FileState):
 
     known: tuple[Record, ...] = ()
 
-    def code(self, kind, custom_code, version):  # type: ignore[no-untyped-def]
+    def code(self, kind: OpKind, custom_code: str, version: int) -> int:
         """Return the index of an operator code, behind those of the file."""
         return len(self.known) + super().code(kind, custom_code, version)
 
@@ -128,11 +128,10 @@ class Editor(SubgraphBuilder):
         kind = TENSOR_TYPES[self.tensors[tensor].integer("type")]
         array = np.ascontiguousarray(values.astype(NUMPY_TYPES[kind]))
         data = pack_int4(array) if kind is DataType.INT4 else array.tobytes()
-        changes: dict[str, Value] = {"shape": values.shape, "buffer": self.file.buffer(data)}
+        changes: dict[str, Value | None] = {"shape": values.shape, "buffer": self.file.buffer(data)}
         if scales is not None:
             changes["quantization"] = _quantization(scales, zero_points, axis)
-        kept = {k: v for k, v in self.tensors[tensor].values.items() if k != "sparsity"}
-        self.tensors[tensor] = Record("Tensor", {**kept, **changes})
+        self._change_tensor(tensor, sparsity=None, **changes)
 
     def set_inputs(self, op: int, inputs: Sequence[int]) -> None:
         """Let an op read other tensors."""
@@ -143,8 +142,11 @@ class Editor(SubgraphBuilder):
         self._change_op(op, outputs=tuple(outputs))
 
     def set_options(self, op: int, options: Options) -> None:
-        """Give an op other options."""
+        """Give an op other options; fields of the file that ``options`` lack stay."""
         written = write_options(self.source.ops[op].kind, options)
+        known = self.ops[op].record("builtin_options")
+        if written is not None and known is not None and known.table == written.table:
+            written = _with(known, **written.values)
         if written is not None:
             self._change_op(op, builtin_options=written)
 

@@ -99,7 +99,11 @@ def probe(
     search.spread(others)
     search.split([first, *others], compilations)
     if not search.probes:
-        raise search.first_error or VelaError("Vela compiled nothing", "no limit was tried")
+        raise search.first_error or VelaError(
+            "Vela compiled nothing",
+            f"of {compilations} compilations none was made",
+            "allow more points, or leave Vela out with --no-vela",
+        )
     return Probed(
         probes=tuple(search.probes), failures=tuple(search.failures), is_cut=search.is_late
     )

@@ -78,10 +78,17 @@ def rank(plan: Plan, objective: Objective) -> tuple[float, float]:
     return (plan.objective, plan.sram_peak_bytes)
 
 
+_UNLIMITED_BYTES = 1 << 32
+"""Limits from here on are none (the address space of the smallest accelerator)."""
+
+
 def describe(candidate: Candidate) -> str:
     """The options of a candidate in words: strategy, arena limit, features switched off."""
     options = candidate.options
-    return f"{options.optimise}, arena limit {candidate.arena_limit_bytes}{_disabled(options)}"
+    limit = f"arena limit {candidate.arena_limit_bytes}"
+    if candidate.arena_limit_bytes >= _UNLIMITED_BYTES:
+        limit = "no arena limit"
+    return f"{options.optimise}, {limit}{_disabled(options)}"
 
 
 def describe_options(options: VelaOptions) -> str:

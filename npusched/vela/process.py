@@ -254,14 +254,16 @@ def _death(
             status=status,
         )
     name = signal_name(-status)
-    killed = name in ("SIGKILL", "SIGTERM", "SIGHUP")
-    return (_KilledError if killed else VelaError)(
-        f"Vela {'was killed' if killed else 'crashed'} ({name})",
-        said or "the compiler's process ended while it compiled this model",
-        "check free memory"
-        if killed
-        else "the model may be malformed or hit a fault in Vela; the vela command should fail, too",
-        reason="killed" if killed else "crash",
+    why = said or "the compiler's process ended while it compiled this model"
+    if name in ("SIGKILL", "SIGTERM", "SIGHUP"):
+        return _KilledError(
+            f"Vela was killed ({name})", why, "check free memory", reason="killed", signal=name
+        )
+    return VelaError(
+        f"Vela crashed ({name})",
+        why,
+        "the model may be malformed or hit a fault in Vela; the vela command should fail, too",
+        reason="crash",
         signal=name,
     )
 
@@ -273,7 +275,7 @@ def _failure(reply: Failed, printed: str) -> VelaError:
     if reply.error == "MemoryError":
         return VelaError(
             "Vela ran out of memory",
-            reply.message or last_line(printed),
+            reply.message or last_line(printed) or "it asked for more than this machine gives it",
             "try fewer features or another arena size",
             reason="memory",
         )

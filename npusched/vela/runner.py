@@ -164,7 +164,12 @@ def compile_config(
         seconds=reply.seconds,
     )
     if options.output_format is OutputFormat.TFLITE and not result.compiled:
-        raise VelaError("Vela returned no file", "the compiled model is empty", reason="empty")
+        raise VelaError(
+            "Vela returned no file",
+            "the compiled model is empty",
+            "run the vela command on the same model to see whether it fails, too",
+            reason="empty",
+        )
     if cache is not None:
         cache.put(key, result)
     return result

@@ -180,8 +180,8 @@ def sweep(
         variants.append(variant)
     points = tuple(point for variant in variants for point in variant.points())
     failures = tuple(failure for variant in variants for failure in variant.failures())
-    if not points and failures:
-        raise budget.first_error or VelaError("Vela compiled nothing", failures[0].message)
+    if failures and not points and budget.first_error is not None:
+        raise budget.first_error
     return SweepResult(
         points=points,
         failures=failures,

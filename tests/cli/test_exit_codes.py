@@ -289,8 +289,7 @@ def test_a_fault_of_ours_is_3(
     def fail(*_: object, **__: object) -> object:
         raise ZeroDivisionError("a \x1b[2J fault")
 
-    monkeypatch.setattr("npusched.report.render_text", fail)
-    monkeypatch.setattr("npusched.report.render_json", fail)
+    monkeypatch.setattr("npusched.report.plan_forms.render", fail)
     error = check_error(capsys, ["plan", str(model), *U55], 3, "fault in npusched", "--debug")
     assert error["kind"] == "internal"
     assert run(["plan", str(model), *U55, "--debug"]) == 3

@@ -37,11 +37,8 @@ on stdout: `{"error": {"kind", "what", "why", "hint", …}}`.
 The text form is coloured on terminals only (`NO_COLOR` and `FORCE_COLOR` are heard, `TERM=dumb` is
 plain) and as wide as the terminal or `COLUMNS`; in a pipe or a file it is 100 wide.
 
-Completion in the shell (bash; `zsh_source` and `fish_source` for the others):
-
-```
-eval "$(_NPUSCHED_COMPLETE=bash_source npusched)"
-```
+`npusched completion bash` (or `zsh`, `fish`) prints what makes the shell complete commands,
+options, targets and built-in models.
 """
 
 FORM_ROWS = "\n".join(
@@ -60,8 +57,8 @@ exact: bytes and cycles whole numbers, seconds and nanojoules floats. The form i
 In Python the same values are attributes: `npusched.plan(…)` returns a frozen `PlanReport`.
 
 Errors are `{{"error": {{"kind", "what", "why", "hint", …}}}}` with the values of the error beside
-them. Kinds: `model`, `target`, `infeasible` (with `need_bytes`, `have_bytes`, `excess_bytes`,
-`smallest_feasible_bytes`, `peak`, `levers`), `vela`, `sim` (an execution), `usage`, `internal`.
+them: [Errors](errors.md). A budget that no plan fits has `need_bytes`, `have_bytes`,
+`excess_bytes`, `smallest_feasible_bytes`, `peak` and `levers`.
 
 Shapes are (n, h, w, c). A step is one segment; ranges of steps are half-open.
 

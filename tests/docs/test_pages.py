@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+import npusched
 from npusched.cli import run
 from npusched.cli.app import app
 from npusched.report.field_docs import FIELD_DOCS
 from tests.conftest import REPOSITORY
+from tests.docs.advice_page import advice_page
 from tests.docs.pages import cli_page, compare_page, json_page
+from tests.docs.python_page import python_page
 from tests.docs.sweep_page import sweep_page
 
 DOCS = REPOSITORY / "docs"
@@ -52,6 +55,23 @@ def test_the_compare_page(golden: Callable[[Path, str], None]) -> None:
 
 def test_the_sweep_page(golden: Callable[[Path, str], None]) -> None:
     golden(DOCS / "sweep.md", sweep_page())
+
+
+def test_the_python_page(golden: Callable[[Path, str], None]) -> None:
+    golden(DOCS / "python.md", python_page())
+
+
+def test_everything_in_python_is_described() -> None:
+    """Every public name has a docstring of its own, functions say what they raise or need not."""
+    page = python_page()
+    for name in npusched.__all__:
+        if name != "__version__":
+            assert f"## {name}\n" in page or f"| `{name}` | " in page
+    assert "|  |" not in page
+
+
+def test_the_advice_page(golden: Callable[[Path, str], None]) -> None:
+    golden(DOCS / "advice.md", advice_page())
 
 
 def test_the_json_page_has_every_field() -> None:

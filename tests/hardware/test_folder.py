@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from npusched.errors import TargetError
+from npusched.errors import InternalError
 from npusched.hardware import describe_target, load_target, store, target_names, vela_ini
 from npusched.hardware.target import CPU_MAC_CLASSES, CpuCostClass, MemoryMode, Target
 from npusched.ops.catalogue import CostClass
@@ -130,7 +130,7 @@ def test_an_installed_package_finds_its_own_folder(
     package = tmp_path / "site-packages" / "npusched"
     (package / "hardware").mkdir(parents=True)
     monkeypatch.setattr(store, "__file__", str(package / "hardware" / "store.py"))
-    with pytest.raises(TargetError, match="hardware descriptions are missing"):
+    with pytest.raises(InternalError, match="hardware descriptions are missing"):
         store.config_folder()
     for folder in (package.parent / "hw_configs", package / "hw_configs"):
         folder.mkdir()

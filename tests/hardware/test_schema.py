@@ -66,23 +66,6 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, complaint: str) 
     assert complaint in refused(tmp_path, BOARD.replace(old, new))
 
 
-def test_host_is_required(tmp_path: Path) -> None:
-    start = BOARD.index("[host]")
-    end = BOARD.index("[system_configs.RA8P1]")
-    assert "has no host CPU" in refused(tmp_path, BOARD[:start] + BOARD[end:])
-
-
-def test_cost_classes_are_complete(tmp_path: Path) -> None:
-    host = (store.config_folder() / "cortex-m4.toml").read_text()
-    assert "resize" in refused(tmp_path, host.replace("resize = ", "resizing = "))
-
-
-def test_architecture_and_family_agree(tmp_path: Path) -> None:
-    text = (store.config_folder() / "ethos-u55-64.toml").read_text()
-    wrong = text.replace('family = "ethos-u55"', 'family = "ethos-u85"')
-    assert "contradict each other" in refused(tmp_path, wrong)
-
-
 def test_energies_can_be_overridden(tmp_path: Path) -> None:
     own = '[energy_override.memory_read]\nmram = { typical = 9.0, factor = 2.0, source = "lab" }\n'
     path = tmp_path / "board.toml"
@@ -91,13 +74,6 @@ def test_energies_can_be_overridden(tmp_path: Path) -> None:
     assert energy.memory_read["mram"].typical == 9
     assert energy.memory_write["mram"].typical == 15
     assert "did you mean 'mram'?" in refused(tmp_path, BOARD + own.replace("mram =", "mrram ="))
-
-
-def test_not_even_text(tmp_path: Path) -> None:
-    path = tmp_path / "board.toml"
-    path.write_bytes(b"\xff\x00")
-    with pytest.raises(TargetError, match="not a text file"):
-        load_target(str(path))
 
 
 @pytest.mark.parametrize(("stated", "budget"), [(65536, 65536), (1 << 30, 1872 * 1024)])

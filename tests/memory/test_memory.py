@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npusched.memory import LiveRange, allocate, check_allocation, live_bytes, lower_bound
+from npusched.memory.allocate import _Placer
 
 
 def _range(key: str, size: int, first: int, end: int) -> LiveRange:
@@ -56,6 +58,18 @@ def _best_peak(ranges: list[LiveRange]) -> int:
 @given(RANGES.filter(lambda rows: len(rows) <= 6))
 def test_search_equals_exhaustive_optimum_on_six_ranges(ranges: list[LiveRange]) -> None:
     assert allocate(ranges).peak_bytes == _best_peak(ranges)
+
+
+@given(RANGES, st.randoms(use_true_random=False))
+def test_placing_gives_up_exactly_above_the_most(ranges: list[LiveRange], rng: Random) -> None:
+    """Giving up early must not change what the search finds."""
+    placer = _Placer(ranges)
+    order = list(range(len(ranges)))
+    rng.shuffle(order)
+    placed = placer.place(order, None)
+    assert placed is not None
+    assert placer.place(order, placed[1]) == placed
+    assert placer.place(order, placed[1] - 1) is None
 
 
 def test_live_bytes_by_hand() -> None:

@@ -45,6 +45,8 @@ def made(name: str) -> Published:
     """One report of each form."""
     if name == "frontier":
         return npusched.frontier("demo:ds_cnn", TARGET, use_vela=False)
+    if name == "advice":
+        return npusched.advice(small(), TARGET, use_vela=False)
     if name == "check":
         before = npusched.plan("demo:ds_cnn", TARGET, use_vela=False)
         return npusched.check(

@@ -169,12 +169,12 @@ def facts(text: str) -> dict[str, str]:
     return dict(reversed(rows))
 
 
-def test_notebooks_show_the_text_form_escaped(mixed: PlanReport) -> None:
+def test_notebooks_show_names_escaped(mixed: PlanReport) -> None:
     report = msgspec.structs.replace(
         mixed, model=msgspec.structs.replace(mixed.model, name="<script>&")
     )
     page = report._repr_html_()
-    assert page.startswith("<pre>&lt;script&gt;&amp;")
+    assert "<h4>&lt;script&gt;&amp; on ethos-u65-256</h4>" in page
     assert "<script" not in page
 
 

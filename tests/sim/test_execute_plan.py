@@ -154,20 +154,6 @@ def test_overwritten_weights_are_refused() -> None:
         executor.run(inputs)
 
 
-def test_a_missing_buffer_is_named() -> None:
-    content, config = demo("block"), "ethos-u55-128"
-    graph = graph_for(content, config)
-    inputs, _ = interpreted(content, config)
-    plan = plans_for(content, config)[0]
-    nothing = replace(plan, allocations=())
-    with pytest.raises(SimError, match="the plan has no addresses"):
-        PlanExecutor(graph, nothing)
-    first = plan.buffers[0]
-    late = replace(plan, buffers=(replace(first, first_step=1), *plan.buffers[1:]))
-    with pytest.raises(SimError, match="has no buffer in segment 0"):
-        execute_plan(graph, late, inputs)
-
-
 def _place(layout: Layout, rows: int = 0) -> Place:
     return Place(
         number=3,

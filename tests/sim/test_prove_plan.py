@@ -13,6 +13,7 @@ from npusched.api.options import PlanOptions
 from npusched.api.planning import graph_of, make_plan, read
 from npusched.demos import demo
 from npusched.errors import SimError
+from npusched.graph.reorder import reordered
 from npusched.graph.types import Placement, Weights
 from npusched.hardware import load_target
 from npusched.schedule import Objective, Plan
@@ -51,9 +52,10 @@ def mixed() -> bytes:
 def proved(content: bytes, plan: Plan | None = None, *, config: str = TARGET) -> PlanProof:
     target = load_target(config)
     planned = make_plan(content, name="m", target=target, options=ALONE)
-    model, graph = planned.ready.model, planned.ready.graph
+    model, plan = planned.ready.model, plan or planned.plan
+    graph = reordered(planned.ready.graph, plan.order)
     inputs = random_inputs(model.subgraphs[0], 3, seed=1)
-    return prove_plan(model, graph, planned.plan if plan is None else plan, inputs)
+    return prove_plan(model, graph, plan, inputs)
 
 
 @pytest.mark.parametrize("config", [TARGET, "ethos-u65-512", "cortex-m55"])

@@ -159,12 +159,6 @@ def test_nonsense_on_the_reply_pipe(written: str) -> None:
         assert worker.pid is None
 
 
-def test_program_that_does_not_exist() -> None:
-    with VelaWorker(("/nonexistent/python",)) as worker, pytest.raises(VelaError) as caught:
-        worker.run(request())
-    assert "cannot be started" in caught.value.what
-
-
 def test_killed_in_mid_compile_is_tried_again(tmp_path: Path) -> None:
     flag = tmp_path / "first"
     body = f"""

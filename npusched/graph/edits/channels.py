@@ -31,7 +31,10 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class ShapeCut(msgspec.Struct, frozen=True):
-    """A constant that states a shape: its last entry is ``repeat`` times the channels."""
+    """A constant that states a shape: its last entry is ``repeat`` times the channels.
+
+    ``op``: the RESHAPE whose option says the same, -1 for none.
+    """
 
     tensor: int
     repeat: int = 1
@@ -112,7 +115,7 @@ class _Growing:
             self.tensors[tensor] = repeat
             pending += self._writer(self.uses.writer[tensor], repeat)
             for op in self.uses.readers.get(tensor, ()):
-                pending += self._reader(op, tensor, repeat)
+                pending += self._reader(op, tensor)
 
     def _writer(self, op: Op, repeat: int) -> Iterable[tuple[int, int]]:
         """What else is in the group because ``op`` writes into it."""
@@ -132,7 +135,7 @@ class _Growing:
             return ()
         return self._through(op)
 
-    def _reader(self, op: Op, tensor: int, repeat: int) -> Iterable[tuple[int, int]]:
+    def _reader(self, op: Op, tensor: int) -> Iterable[tuple[int, int]]:
         """What else is in the group because ``op`` reads from it."""
         if op.kind is OpKind.CONV_2D and op.inputs[0] == tensor:
             self._ungrouped(op)
@@ -186,7 +189,7 @@ class _Growing:
 
     def _binary(self, op: Op) -> list[tuple[int, int]]:
         result = self.uses.result(op)
-        repeat, found = result.shape[-1] // self.channels, [(op.outputs[0], 0)]
+        repeat, found = result.shape[-1] // self.channels, [op.outputs[0]]
         for t in op.inputs:
             tensor = self.uses.graph.tensors[t]
             if not tensor.shape or tensor.shape[-1] == 1:
@@ -196,8 +199,8 @@ class _Growing:
                     raise _Stuck
                 self.cuts[Cut(t, len(tensor.shape) - 1)] = None
             else:
-                found.append((t, 0))
-        return [(t, repeat) for t, _ in found]
+                found.append(t)
+        return [(t, repeat) for t in found]
 
     def _keeps_last(self, op: Op) -> list[tuple[int, int]]:
         values = self._constant(op, 1).data

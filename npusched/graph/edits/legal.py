@@ -6,13 +6,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from npusched.graph.edits.uses import Uses
-from npusched.ir import ActivationKind, DataType, Model, OpKind, Padding
+from npusched.ir import DataType, Model, OpKind, Padding
 from npusched.ir.options import (
     ConcatOptions,
     ConvOptions,
     PoolOptions,
     ReduceOptions,
-    ReshapeOptions,
     StridedSliceOptions,
 )
 from npusched.ops import operands_of
@@ -150,9 +149,7 @@ def slices_of_reversed(model: Model, subgraph: int, op: int) -> bytes | None:
             start = [place if a == turned else each[0] for a, each in enumerate(taken)]
             stop = [place + 1 if a == turned else each[-1] + 1 for a, each in enumerate(taken)]
             steps = [1 if a == turned else s for a, s in enumerate(strides)]
-            parts.append(
-                editor.strided_slice(x, start, stop, steps, name=f"turned_{op}_{place}")
-            )
+            parts.append(editor.strided_slice(x, start, stop, steps, name=f"turned_{op}_{place}"))
         editor.op(OpKind.CONCATENATION, parts, [out], ConcatOptions(axis=turned))
     editor.remove(op)
     return editor.content()
@@ -205,32 +202,42 @@ def _range(dtype: DataType) -> tuple[int, int]:
 
 
 def mean_before_transpose(model: Model, subgraph: int, op: int) -> bytes | None:
-    """A MEAN over the axes that a TRANSPOSE before it moved, taken before it.
+    """MEANs over axes that a TRANSPOSE moved as one MEAN before it.
 
-    Only where what is left needs no transposing. Results are equal.
+    Only where what is left needs no transposing. Results may move by a step.
     """
     graph = model.subgraphs[subgraph]
     uses, source = Uses(graph), graph.ops[op]
     turning = uses.writer.get(source.inputs[0]) if source.inputs else None
-    axes = uses.tensor(source, 1)
-    if source.kind is not OpKind.MEAN or axes is None or axes.data is None:
-        return None
-    if turning is None or turning.kind is not OpKind.TRANSPOSE:
+    if source.kind is not OpKind.MEAN or turning is None or turning.kind is not OpKind.TRANSPOSE:
         return None
     order = graph.tensors[turning.inputs[1]].data
     if order is None:
         return None
-    moved = [int(order.reshape(-1)[int(a) % order.size]) for a in axes.data.reshape(-1)]
-    kept_after = [int(a) for k, a in enumerate(order.reshape(-1)) if int(a) not in moved]
-    options = source.options
-    keeps = isinstance(options, ReduceOptions) and options.keep_dims
-    if kept_after != sorted(kept_after) or keeps:
-        return None
+    left, gone = [int(axis) for axis in order.reshape(-1)], list[int]()
+    chain: list[int] = []
+    while True:
+        axes, options = uses.tensor(source, 1), source.options
+        keeps = isinstance(options, ReduceOptions) and options.keep_dims
+        if source.kind is not OpKind.MEAN or axes is None or axes.data is None or keeps:
+            return None
+        places = {int(axis) % len(left) for axis in axes.data.reshape(-1)}
+        gone += [axis for place, axis in enumerate(left) if place in places]
+        left = [axis for place, axis in enumerate(left) if place not in places]
+        chain.append(source.index)
+        result = source.outputs[0]
+        if left == sorted(left):
+            break
+        if not uses.own(result):
+            return None
+        source = uses.readers[result][0]
     editor = Editor(model, subgraph)
     with editor.before(op):
-        constant = editor.const(sorted(moved), "int32", name=f"axes_{op}")
-    editor.set_inputs(op, [turning.inputs[0], constant.index])
-    if uses.own(source.inputs[0]):
+        axes_before = editor.const(sorted(gone), "int32", name=f"axes_{op}")
+    editor.set_inputs(op, [turning.inputs[0], axes_before.index])
+    editor.set_outputs(op, [result])
+    editor.remove(*chain[1:])
+    if uses.own(turning.outputs[0]):
         editor.remove(turning.index)
     return editor.content()
 
@@ -239,8 +246,10 @@ def mean_in_two(model: Model, subgraph: int, op: int) -> bytes | None:
     """A MEAN over two axes as two MEANs over one. Results may move by a step."""
     graph = model.subgraphs[subgraph]
     uses, source = Uses(graph), graph.ops[op]
+    if source.kind is not OpKind.MEAN:
+        return None
     axes, data = uses.tensor(source, 1), graph.tensors[source.inputs[0]]
-    if source.kind is not OpKind.MEAN or axes is None or axes.data is None or axes.elements != 2:
+    if axes is None or axes.data is None or axes.elements != 2:
         return None
     first, second = sorted(int(a) % len(data.shape) for a in axes.data.reshape(-1))
     options = source.options
@@ -261,107 +270,19 @@ def mean_in_two(model: Model, subgraph: int, op: int) -> bytes | None:
     return editor.content()
 
 
-def subpixel_transpose_conv(model: Model, subgraph: int, op: int) -> bytes | None:
-    """A TRANSPOSE_CONV as convolutions of one phase each, whose results are interleaved.
-
-    Every phase of stride s takes every s-th tap of the kernel; interleaving is RESHAPE and
-    CONCATENATION alone. Results are equal.
-    """
+def as_table(model: Model, subgraph: int, op: int) -> bytes | None:
+    """A stand-in: TANH for an op of one computed int8 input that keeps its shape."""
     graph = model.subgraphs[subgraph]
-    uses, source = Uses(graph), graph.ops[op]
-    options, weights = source.options, uses.tensor(source, 1)
-    if source.kind is not OpKind.TRANSPOSE_CONV or not isinstance(options, ConvOptions):
+    source = graph.ops[op]
+    if len(source.outputs) != 1 or not source.inputs or source.inputs[0] < 0:
         return None
-    if weights is None or weights.data is None or options.activation is not ActivationKind.NONE:
+    data, result = graph.tensors[source.inputs[0]], graph.tensors[source.outputs[0]]
+    others = [t for t in source.inputs[1:] if t >= 0 and not graph.tensors[t].is_constant]
+    same = data.shape == result.shape and data.dtype is result.dtype is DataType.INT8
+    if not same or others or data.quantization is None or result.quantization is None:
         return None
-    data, result = graph.tensors[source.inputs[2]], graph.tensors[source.outputs[0]]
-    bias, known = uses.tensor(source, 3), weights.quantization
-    steps = (options.stride_h, options.stride_w)
-    if known is None or result.shape[1:3] != (data.shape[1] * steps[0], data.shape[2] * steps[1]):
-        return None
-    if bias is not None and bias.data is None:
-        return None
-    taps = [
-        _phase_taps(weights.shape[1 + a], steps[a], data.shape[1 + a], result.shape[1 + a])
-        for a in (0, 1)
-    ]
-    if any(low > 0 or high < 0 for low, high, _ in taps):
-        return None
-    (low_h, high_h, rows), (low_w, high_w, columns) = taps
-    zero = known.zero_points[0] if known.zero_points else 0
-    channels, depth = weights.shape[0], weights.shape[3]
-    scales = known.scales if len(known.scales) > 1 else known.scales * channels
     editor = Editor(model, subgraph)
-    plain = ConvOptions(padding=Padding.VALID)
-    n, h, w, _ = data.shape
     with editor.before(op):
-        out, x = editor.ref(result.index), editor.ref(data.index)
-        pads = [(0, 0), (-low_h, high_h), (-low_w, high_w), (0, 0)]
-        if any(any(pair) for pair in pads):
-            x = editor.pad(x, pads, name=f"tconv_{op}_pad")
-        lines = []
-        for phase, row in enumerate(rows):
-            kernel = np.full(
-                (len(columns), channels, len(row), len(columns[0]), depth), zero, np.int64
-            )
-            for q, column in enumerate(columns):
-                for i, ky in enumerate(row):
-                    for j, kx in enumerate(column):
-                        if ky is not None and kx is not None:
-                            kernel[q, :, i, j] = weights.data[:, ky, kx]
-            many = len(columns)
-            stored = editor.const(
-                kernel.reshape(many * channels, *kernel.shape[2:]),
-                weights.dtype,
-                name=f"tconv_{op}_weights_{phase}",
-                scale=scales * many,
-                zero_point=(zero,) * (many * channels),
-            )
-            inputs = [x, stored]
-            kind = DataType.INT64 if data.dtype is DataType.INT16 else DataType.INT32
-            sums = np.zeros(channels) if bias is None or bias.data is None else bias.data
-            inputs.append(
-                editor.const(
-                    np.tile(sums.reshape(-1), many),
-                    kind if bias is None else bias.dtype,
-                    name=f"tconv_{op}_bias_{phase}",
-                    scale=tuple(float(np.float32((x.scale or 1.0) * s)) for s in scales) * many,
-                )
-            )
-            made = editor.apply(
-                OpKind.CONV_2D,
-                inputs,
-                plain,
-                name=f"tconv_{op}_phase_{phase}",
-                dtype=result.dtype,
-                scale=out.scale,
-                zero_point=out.zero_point,
-            )
-            lines.append(editor.reshape(made, (n, h, w * many, channels)))
-        joined = editor.concat(lines, 2, name=f"tconv_{op}_rows") if len(lines) > 1 else lines[0]
-        shape = editor.const(result.shape, "int32", name=f"tconv_{op}_shape")
-        editor.op(OpKind.RESHAPE, [joined, shape], [out], ReshapeOptions(new_shape=result.shape))
+        editor.op(OpKind.TANH, [editor.ref(data.index)], [editor.ref(result.index)])
     editor.remove(op)
     return editor.content()
-
-
-def _phase_taps(
-    kernel: int, stride: int, size: int, result: int
-) -> tuple[int, int, list[list[int | None]]]:
-    """(first offset, last offset, tap of every offset for each phase; None = no tap there).
-
-    Row y = s*q + r of the result sums in[q + d] * w[r + pad - s*d] over the offsets d.
-    """
-    pad = max((size - 1) * stride + kernel - result, 0) // 2
-    offsets = [
-        (r + pad - k) // stride
-        for r in range(stride)
-        for k in range(kernel)
-        if (r + pad - k) % stride == 0
-    ]
-    low, high = min(offsets), max(offsets)
-    taps: list[list[int | None]] = []
-    for r in range(stride):
-        places = [r + pad - stride * d for d in range(low, high + 1)]
-        taps.append([k if 0 <= k < kernel else None for k in places])
-    return low, high, taps

@@ -86,7 +86,7 @@ def folded_forward(model: Model, subgraph: int, found: Forward) -> bytes:
     over = tuple(range(1, real.ndim))
     stored, new_scales, new_zeros = quantize_weights(real * found.norm.factor, weights.dtype, axis)
     old_scale = before.scales[0] * np.asarray(known.scales)
-    real_bias = bias.data * old_scale + (real * found.norm.offset).sum(axis=over)
+    real_bias = bias.data.astype(np.float64) * old_scale + (real * found.norm.offset).sum(axis=over)
     bias_scales = ifm.quantization.scales[0] * np.asarray(new_scales)
     editor = Editor(model, subgraph)
     editor.set_constant(weights.index, stored, scales=new_scales, zero_points=new_zeros)

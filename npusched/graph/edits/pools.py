@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from npusched.graph.edits.uses import Uses
 from npusched.ir import ActivationKind, Model, Op, OpKind, Padding, Subgraph
-from npusched.ir.options import PoolOptions
+from npusched.ir.options import PoolOptions, ReduceOptions
 from npusched.tflite.editor import Editor
 
 _POOLS = frozenset({OpKind.AVERAGE_POOL_2D, OpKind.MAX_POOL_2D})
@@ -42,7 +42,7 @@ def _unpadded(graph: Subgraph, op: Op, options: PoolOptions) -> bool:
 
 
 def _steps(kind: OpKind, options: PoolOptions) -> list[tuple[PoolOptions, PoolOptions]]:
-    """Pairs of VALID pools that do the same: windows that tile are factored, maxima also chained."""
+    """Pairs of VALID pools that do the same: windows that tile in factors, maxima in a chain."""
     plain = replace(options, padding=Padding.VALID, activation=ActivationKind.NONE)
     last = replace(options, padding=Padding.VALID)
     pairs = []
@@ -97,12 +97,11 @@ def mean_as_pool(model: Model, subgraph: int, op: int) -> bytes | None:
     """
     graph = model.subgraphs[subgraph]
     uses, source = Uses(graph), graph.ops[op]
-    data, axes, result = (
-        graph.tensors[source.inputs[0]],
-        uses.tensor(source, 1),
-        uses.result(source),
-    )
-    if source.kind is not OpKind.MEAN or axes is None or axes.data is None or len(data.shape) != 4:
+    if source.kind is not OpKind.MEAN:
+        return None
+    data, axes = graph.tensors[source.inputs[0]], uses.tensor(source, 1)
+    result = uses.result(source)
+    if axes is None or axes.data is None or len(data.shape) != 4:
         return None
     if {int(a) % 4 for a in axes.data.reshape(-1)} != {1, 2}:
         return None
@@ -114,5 +113,30 @@ def mean_as_pool(model: Model, subgraph: int, op: int) -> bytes | None:
         if len(result.shape) != 4:
             x = editor.reshape(x, result.shape, name=f"mean_{op}_flat")
         editor.op(OpKind.QUANTIZE, [x], [editor.ref(result.index)])
+    editor.remove(op)
+    return editor.content()
+
+
+def pool_as_mean(model: Model, subgraph: int, op: int) -> bytes | None:
+    """Return the file with a global average pool as a MEAN. Results may move by a step."""
+    graph = model.subgraphs[subgraph]
+    source = graph.ops[op]
+    options = source.options
+    if source.kind is not OpKind.AVERAGE_POOL_2D or not isinstance(options, PoolOptions):
+        return None
+    data, result = graph.tensors[source.inputs[0]], graph.tensors[source.outputs[0]]
+    if result.shape[1:3] != (1, 1) or (options.filter_h, options.filter_w) != data.shape[1:3]:
+        return None
+    if options.activation is not ActivationKind.NONE:
+        return None
+    editor = Editor(model, subgraph)
+    with editor.before(op):
+        axes = editor.const((1, 2), "int32", name=f"pool_{op}_axes")
+        editor.op(
+            OpKind.MEAN,
+            [editor.ref(data.index), axes],
+            [editor.ref(result.index)],
+            ReduceOptions(keep_dims=True),
+        )
     editor.remove(op)
     return editor.content()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from npusched.graph.edits.uses import Uses
 from npusched.ir import Model, OpKind, Subgraph
 from npusched.ir.options import ConcatOptions
@@ -49,7 +51,7 @@ def softmax_in_pieces(model: Model, subgraph: int, op: int, pieces: int) -> byte
     with editor.before(op):
         x, out = editor.ref(data.index), editor.ref(result.index)
         parts = []
-        for low, high in zip(borders, borders[1:], strict=False):
+        for low, high in pairwise(borders):
             begin = [low if a == axis else 0 for a in range(len(data.shape))]
             extent = [high - low if a == axis else s for a, s in enumerate(data.shape)]
             piece = editor.slice(x, begin, extent, name=f"softmax_{op}_rows_{low}")

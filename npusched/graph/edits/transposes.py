@@ -190,14 +190,9 @@ def edge_transposes(graph: Subgraph) -> list[int]:
             continue
         data, result = op.inputs[0], op.outputs[0]
         alone = len(uses.readers.get(data, ())) == 1 and data not in graph.outputs
-        if data in graph.inputs and alone and result not in graph.outputs:
-            found.append(op.index)
-        elif (
-            result in graph.outputs
-            and not uses.readers.get(result)
-            and alone
-            and data not in graph.inputs
-        ):
+        starts = data in graph.inputs and result not in graph.outputs
+        ends = result in graph.outputs and not uses.readers.get(result) and data not in graph.inputs
+        if alone and (starts or ends):
             found.append(op.index)
     return found
 

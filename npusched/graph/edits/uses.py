@@ -47,6 +47,10 @@ BINARY = frozenset(
 """Kinds that combine two inputs element by element."""
 
 
+LONGEST_NAME = 60
+"""Most characters of a name in a message."""
+
+
 class Uses(msgspec.Struct, frozen=True, dict=True):
     """A subgraph with the writer and the readers of every tensor."""
 
@@ -91,6 +95,11 @@ class Uses(msgspec.Struct, frozen=True, dict=True):
         return op.index + 1
 
 
+def shortened(name: str) -> str:
+    """A name from a file, cut to what a message can bear."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+
+
 def label(op: Op) -> str:
-    """How messages name an op of the file: kind and number."""
-    return f"{op.custom_code or op.kind.value} #{op.index}"
+    """How messages name an op of the file: kind (or custom code) and number."""
+    return f"{shortened(op.custom_code) or op.kind.value} #{op.index}"
