@@ -30,6 +30,7 @@ from npusched.report.units import (
 )
 
 _TEXT: Final = 240
+_CHAINS: Final = 8
 _ROLES: Final = {
     "input": "graph inputs, which the host writes",
     "output": "graph outputs, which the host reads",
@@ -292,7 +293,8 @@ def _fusion(facts: FusionFacts) -> list[str]:
         f"{plural(facts.segments, 'segment')}: {plural(len(facts.chains), 'chain')} of "
         f"{plural(chained, 'kernel')}, every other kernel runs whole."
     ]
-    for chain in facts.chains[:8]:
+    across = [chain for chain in facts.chains if len(chain.source_ops) > 1]
+    for chain in across[:_CHAINS]:
         change = percent_change(chain.cycles, chain.unfused_cycles)
         found.append(
             f"{ops_label(chain.source_ops, ())} run in {plural(chain.stripes, 'stripe')} of "
@@ -300,8 +302,9 @@ def _fusion(facts: FusionFacts) -> list[str]:
             f"buffers for {human_bytes(chain.kept_bytes)} of maps, {change} cycles against one by "
             "one."
         )
-    if len(facts.chains) > 8:
-        found.append(f"{len(facts.chains) - 8} more chains: --format json.")
+    if len(facts.chains) > len(across[:_CHAINS]):
+        rest = len(facts.chains) - len(across[:_CHAINS])
+        found.append(f"{plural(rest, 'more chain')}, or inside one op of the file: --format json.")
     reasons: dict[str, int] = {}
     for end in facts.ends:
         reasons[end.reason] = reasons.get(end.reason, 0) + 1

@@ -160,7 +160,7 @@ def _fusion_table(facts: FusionFacts, width: int) -> list[Line]:
         Column(title="cycles if longer", right=True, rank=1),
         Column(title="off chip", right=True, rank=3),
         Column(title="SRAM then", right=True, rank=2),
-        Column(title="why", least=20),
+        Column(title="barrier", least=20),
     ]
     inner = [end for end in facts.ends if end.next_op is not None and end.last_op != end.next_op]
     # What could be otherwise first; a barrier is one.
@@ -175,7 +175,7 @@ def _fusion_table(facts: FusionFacts, width: int) -> list[Line]:
             if not end.offchip_change_bytes
             else f"{end.offchip_change_bytes:+,}".replace(",", " "),
             "-" if end.needed_sram_bytes is None else human_bytes(end.needed_sram_bytes),
-            log_text(end.why, 80),
+            log_text(end.why, 80) if end.reason in ("barrier", "length") else "-",
         ]
         for end in inner[: 2 * _ROWS]
     ]

@@ -37,7 +37,8 @@ def vela_sentences(facts: VelaExplanation) -> list[str]:
         )
     found += _backfires(runs)
     found.append(_ours(facts, asked))
-    for chain in facts.chains[:_CHAINS]:
+    across = [chain for chain in facts.chains if len(chain.source_ops) > 1]
+    for chain in across[:_CHAINS]:
         groups = " + ".join(str(count) for count in chain.vela_groups)
         found.append(
             f"{ops_label(chain.source_ops, ())}, a chain of ours of {chain.ops}: "
@@ -45,8 +46,9 @@ def vela_sentences(facts: VelaExplanation) -> list[str]:
             f"them as {groups}: {group_digits(chain.vela_cycles)} cycles in "
             f"{human_bytes(chain.vela_sram_bytes)}. {log_text(chain.why, 240)}."
         )
-    if len(facts.chains) > _CHAINS:
-        found.append(f"{len(facts.chains) - _CHAINS} more chains: --format json.")
+    if len(facts.chains) > len(across[:_CHAINS]):
+        rest = len(facts.chains) - len(across[:_CHAINS])
+        found.append(f"{plural(rest, 'more chain')}, or inside one op of the file: --format json.")
     if facts.unmatched:
         found.append(f"Its schedule is no plan over our ops: {log_text(facts.unmatched, 200)}.")
     return found

@@ -66,6 +66,29 @@ def total(value: float) -> Check:
     return Check(f"sum {value}", lambda found: sum(found) == value)
 
 
+def alive_for(tensor: str, *readers: int) -> Check:
+    """A plan in which a tensor lives until its readers have run, and nothing lies on it."""
+
+    def holds(plan: Any) -> bool:
+        (mine,) = [item for item in plan["allocation"] if item["tensor"] == tensor]
+        steps = [
+            s["index"] for s in plan["segments"] for ref in s["source_ops"] if ref[1] in readers
+        ]
+        others = [
+            item
+            for item in plan["allocation"]
+            if item is not mine
+            and item["first_step"] < mine["end_step"]
+            and mine["first_step"] < item["end_step"]
+            and item["offset"] < mine["offset"] + mine["size_bytes"]
+            and mine["offset"] < item["offset"] + item["size_bytes"]
+        ]
+        inside = all(mine["first_step"] <= step < mine["end_step"] for step in steps)
+        return len(steps) >= len(readers) and inside and not others
+
+    return Check(f"{tensor} lives for {readers}", holds)
+
+
 @dataclass(frozen=True)
 class Stated:
     """``command``: arguments, with the model as ``MODEL``. ``path``: see ``at``.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cases.case_facts import FACTS
-from tests.cases.stated import Check, NotApplicable, Stated, at, between, each, says
+from tests.cases.stated import Check, NotApplicable, Stated, alive_for, at, between, each, says
 from tests.conftest import corpus_path
 
 
@@ -70,3 +70,13 @@ def test_paths() -> None:
     assert not says("w").holds(value["s"])
     assert not each(Check("", bool)).holds([])
     assert not between(1, 2).holds(2.5)
+    place = {"tensor": "t", "first_step": 1, "end_step": 3, "offset": 0, "size_bytes": 16}
+    plan = {
+        "segments": [{"index": k, "source_ops": [[0, k]]} for k in range(4)],
+        "allocation": [place, {**place, "tensor": "u", "first_step": 3, "end_step": 4}],
+    }
+    assert alive_for("t", 1, 2).holds(at(plan, ""))
+    assert not alive_for("t", 2, 3).holds(plan)
+    assert not alive_for("t", 7).holds(plan)
+    plan["allocation"][1] = {**place, "tensor": "u", "offset": 8}
+    assert not alive_for("t", 1, 2).holds(plan)

@@ -136,12 +136,12 @@ def test_the_command_prints_what_the_function_returns(
 ) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(kit.wide(17))
+    by_number = explained(kit.wide(17), "op", op=1)
     made = {
         "peak": explained(kit.wide(17)),
-        "op 1": explained(kit.wide(17), "op", op=1),
-        "op #1": explained(kit.wide(17), "op", op=1),
-        "layer wide1": explained(kit.wide(17), "op", layer="wide1"),
-        "fusion": explained(kit.wide(17), "fusion"),
+        "op 1": by_number,
+        "op #1": by_number,
+        "layer wide1": by_number,
         "mode": explained(kit.wide(17), "mode"),
     }
     for words, report in made.items():
