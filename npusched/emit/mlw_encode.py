@@ -108,7 +108,8 @@ class _Coded:
     @property
     def home(self) -> Ints:
         """Chunk in which each symbol ends."""
-        return self.ends // self.codes.shape[1]
+        found: Ints = self.ends // self.codes.shape[1]
+        return found
 
     @property
     def symbols(self) -> Ints:
@@ -159,9 +160,9 @@ class _Writer:
 
     def __init__(self, coded: _Coded) -> None:
         self.chunks = coded.chunks
-        self.symbols = coded.symbols.tolist()
+        self.symbols: list[int] = coded.symbols.tolist()
         self.unary_bits = coded.unary_bits
-        self.second_bits = coded.second_bits.tolist()
+        self.second_bits: list[int] = coded.second_bits.tolist()
         self.remainder_bits = coded.remainder_bits
         self.unary: list[int] = []
         self.second: list[int] = []
@@ -231,7 +232,7 @@ def _set_bits(bits: _Bits, coded: _Coded, writer: _Writer) -> None:
     if coded.unary_bits:
         bits[(unary[:, None] + np.arange(coded.codes.shape[1]))[is_set]] = 1
     if coded.has_second:
-        rank = np.cumsum(is_set, axis=1) - is_set
+        rank: Ints = np.cumsum(is_set, axis=1) - is_set
         bits[(second[:, None] + rank)[coded.codes == 2]] = 1
     symbols, home = coded.symbols, coded.home
     order = np.arange(len(coded.ends)) - (np.cumsum(symbols) - symbols)[home]
