@@ -94,6 +94,12 @@ class PlanError(SimError):
     """A plan is wrong: a value is not where its buffers, rows and addresses say."""
 
 
+class EmitError(NpuschedError):
+    """A plan or a model cannot be turned into a deployable file, or the file fails its checks."""
+
+    kind: ClassVar[str] = "emit"
+
+
 class InternalError(NpuschedError):
     """A fault of ours."""
 
