@@ -109,9 +109,9 @@ class Template:
     """The compiled file taken apart.
 
     ``steps``: numbers of NPU operators and the host's steps, in order. ``boundary``: tensor of
-    the template for each planned tensor of the flatbuffer (by index). ``placed``: planned
-    tensors of the flatbuffer that only the host touches are there, too. ``inputs``, ``outputs``:
-    tensors of the template that are graph inputs and outputs.
+    the template for each planned tensor of the flatbuffer (by index), also for those that only the
+    host touches; ``planned``: their addresses in Vela's arena. ``inputs``, ``outputs``: tensors of
+    the template that are graph inputs and outputs.
     """
 
     content: bytes
@@ -123,6 +123,7 @@ class Template:
     tensors: tuple[TemplateTensor, ...]
     steps: tuple[int | HostStep, ...]
     boundary: dict[int, int]
+    planned: dict[int, int]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
@@ -270,6 +271,7 @@ class _Reader:
             tensors=tensors,
             steps=tuple(steps),
             boundary=boundary,
+            planned={index: address for index, (address, _) in self.planned.items()},
             inputs=tuple(boundary[i] for i in graph.inputs if i in boundary),
             outputs=tuple(boundary[i] for i in graph.outputs if i in boundary),
         )

@@ -339,7 +339,7 @@ def _walk(
 def _decode_ops(words: tuple[int, ...], family: Family) -> Iterator[StreamOp]:
     for kind, offset, parameter, value, registers in _walk(words):
         if kind in KERNELS:
-            yield _kernel(kind, offset, parameter, registers, family)
+            yield kernel_op(kind, offset, parameter, registers, family)
         elif kind is StreamOpKind.DMA:
             yield _dma(offset, parameter, registers)
         elif kind is not None:
@@ -355,7 +355,7 @@ def _ranges(registers: Registers, region: int, *firsts: Register) -> tuple[Addre
     )
 
 
-def _kernel(
+def kernel_op(
     kind: StreamOpKind, offset: int, parameter: int, registers: Registers, family: Family
 ) -> StreamOp:
     """Describe a kernel. A U85 convolution with parameter bit 0 takes its weights from IFM2."""

@@ -1,0 +1,51 @@
+"""Tables in the SHRAM: eight slots of 256 bytes, filled by DMA when a kernel needs another table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from npusched.sim.program import LUT_BYTES, LUT_SLOT_BYTES
+
+_SLOTS = LUT_BYTES // LUT_SLOT_BYTES
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What a slot holds: key and part of a table; ``used``: when it was last needed."""
+
+    key: tuple[int, int] | None = None
+    part: int = 0
+    used: int = 0
+
+
+class LutSlots:
+    """Follows which tables the SHRAM holds. A table is known by (read-only offset, length)."""
+
+    def __init__(self) -> None:
+        self._slots = [_Slot() for _ in range(_SLOTS)]
+        self._now = 0
+
+    def need(self, key: tuple[int, int]) -> tuple[int, bool]:
+        """Return the first slot for a table, and whether it must be copied there first.
+
+        Tables lie at multiples of their size; the least recently used slots are given up.
+        """
+        self._now += 1
+        count = max(1, key[1] // LUT_SLOT_BYTES)
+        places = range(0, _SLOTS, count)
+        for first in places:
+            held = self._slots[first : first + count]
+            if all(slot.key == key and slot.part == part for part, slot in enumerate(held)):
+                self._mark(first, count, key)
+                return first, False
+        first = min(places, key=lambda at: max(s.used for s in self._slots[at : at + count]))
+        self._mark(first, count, key)
+        return first, True
+
+    def _mark(self, first: int, count: int, key: tuple[int, int]) -> None:
+        for part in range(count):
+            self._slots[first + part] = _Slot(key, part, self._now)
+
+    def forget(self) -> None:
+        """Something else was written there."""
+        self._slots = [_Slot() for _ in range(_SLOTS)]
