@@ -39,6 +39,8 @@ class Follower:
         self._parents: list[int] = [0]
         self._spans: list[tuple[int, int, int]] = [(0, 0, 0)]
         self._granules: list[int] = [1]
+        self._lives: list[tuple[int, int]] = [(0, 0)]
+        self._now = 0
 
     def add_memory(self, memory: int, size_bytes: int) -> None:
         """Add a memory, or let it grow."""
@@ -72,7 +74,9 @@ class Follower:
         return self._join(set(np.unique(self._shadows[memory][span[0] : span[1]]).tolist()))
 
     def _new(self, memory: int, span: Span, granule: int) -> int:
+        self._now += 1
         value = len(self._parents)
+        self._lives.append((self._now, self._now))
         self._parents.append(value)
         self._spans.append((memory, *span))
         self._granules.append(granule)
@@ -81,6 +85,8 @@ class Follower:
     def _join(self, seen: set[int]) -> int | None:
         if not seen or 0 in seen:
             return None
+        for value in seen:
+            self._lives[value] = (self._lives[value][0], self._now + 1)
         first, *rest = sorted(map(self._root, seen))
         for other in rest:
             self._parents[self._root(other)] = first
@@ -94,21 +100,49 @@ class Follower:
 
     def tensors(self) -> tuple[tuple[TemplateTensor, ...], dict[int, int]]:
         """Return all tensors, and which of them each value is."""
-        bounds: dict[int, tuple[int, int, int, int]] = {}
-        for value in range(1, len(self._parents)):
-            root = self._root(value)
-            memory, low, high = self._spans[value]
-            _, a, b, g = bounds.get(root, (memory, low, high, 1))
-            bounds[root] = (memory, min(a, low), max(b, high), max(g, self._granules[value]))
-        numbers = {root: number for number, root in enumerate(bounds)}
+        while self._merge_shared():
+            pass
+        numbers = {root: number for number, root in enumerate(self._bounds())}
         found = []
-        for root, (memory, low, high, granule) in bounds.items():
+        for root, (memory, low, high, granule, _, _) in self._bounds().items():
             base = low - low % _LANES
             size = align_up(-(-(high - base) // granule) * granule)
             found.append(TemplateTensor(numbers[root], memory, base, size))
         return tuple(found), {
             value: numbers[self._root(value)] for value in range(1, len(self._parents))
         }
+
+    def _bounds(self) -> dict[int, tuple[int, int, int, int, int, int]]:
+        """(memory, first byte, end, granule, first and last time) of the values of each root."""
+        bounds: dict[int, tuple[int, int, int, int, int, int]] = {}
+        for value in range(1, len(self._parents)):
+            root = self._root(value)
+            memory, low, high = self._spans[value]
+            first, last = self._lives[value]
+            _, a, b, g, f, e = bounds.get(root, (memory, low, high, 1, first, last))
+            bounds[root] = (
+                memory,
+                min(a, low),
+                max(b, high),
+                max(g, self._granules[value]),
+                min(f, first),
+                max(e, last),
+            )
+        return bounds
+
+    def _merge_shared(self) -> bool:
+        """Join values that share a range of bytes at one time: parts of one tensor, interleaved."""
+        placed = sorted((m, low, high, f, e, root) for root, (m, low, high, _, f, e) in self._bounds().items())
+        merged = False
+        for k, (memory, _, high, first, last, root) in enumerate(placed):
+            for other_memory, start, _, f, e, other in placed[k + 1 :]:
+                if other_memory != memory or start >= high:
+                    break
+                a, b = self._root(root), self._root(other)
+                if a != b and max(first, f) < min(last, e):
+                    self._parents[max(a, b)] = min(a, b)
+                    merged = True
+        return merged
 
 
 def _granule(view: View) -> int:
