@@ -13,7 +13,6 @@ from npusched.sim.proof import Verdict
 _SIZE_NAMES = {
     "sram": "sram",
     "arena": "arena",
-    "staging": "staging",
     "constants": "constants",
     "streams": "commands",
     "file": "file",

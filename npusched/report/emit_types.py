@@ -34,7 +34,7 @@ class EmittedPlan(Published, frozen=True, kw_only=True):
 class SizeFacts(Published, frozen=True, kw_only=True):
     """Bytes of one kind: as planned (null: not planned), and as the file has them."""
 
-    what: Literal["sram", "arena", "staging", "constants", "streams", "file"]
+    what: Literal["sram", "arena", "constants", "streams", "file"]
     planned_bytes: int | None
     file_bytes: int
 
