@@ -208,7 +208,7 @@ class _Checker:
     def fits(self, tags: Array, wanted: Array, tensor: int) -> Array:
         """Return which tags are those of the wanted bytes of a tensor."""
         owners = tags >> _SHIFT
-        right = owners == tensor
+        right: Array = owners == tensor
         for owner in np.unique(owners).tolist():
             if owner >= _HOST and self.names.same(owner - _HOST, tensor):
                 right |= owners == owner
@@ -221,5 +221,5 @@ def _row_shift(use: BufferUse, rows: slice, axes: int) -> Array | int:
     if not use.capacity_rows:
         return 0
     absolute = use.first_row + np.arange(rows.start, rows.stop)
-    shift = (absolute - absolute % use.capacity_rows) * use.row_bytes
+    shift: Array = (absolute - absolute % use.capacity_rows) * use.row_bytes
     return shift.reshape(-1, *(1,) * (axes - 1))
