@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from npusched.api.checking import baseline_of, check, check_report, limits_of
     from npusched.api.comparing import compare, compare_report
     from npusched.api.diffing import diff, diff_report
+    from npusched.api.emitting import EmitResult, EmitSettings, emit, emit_report
     from npusched.api.executing import npz_bytes, prove_report, run_compiled
     from npusched.api.folding import FoldResult, fold
     from npusched.api.inspecting import inspect_report, inspect_trace
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from npusched.api.tuning_matrix import targets_of, tune_matrix
 
 __all__ = [
+    "EmitResult",
+    "EmitSettings",
     "FoldResult",
     "PlanOptions",
     "baseline_of",
@@ -35,6 +38,8 @@ __all__ = [
     "compare_report",
     "diff",
     "diff_report",
+    "emit",
+    "emit_report",
     "fold",
     "frontier",
     "frontier_report",
@@ -55,6 +60,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "EmitResult": "emitting",
+    "EmitSettings": "emitting",
     "FoldResult": "folding",
     "PlanOptions": "options",
     "baseline_of": "checking",
@@ -66,6 +73,8 @@ _HOMES = {
     "compare_report": "comparing",
     "diff": "diffing",
     "diff_report": "diffing",
+    "emit": "emitting",
+    "emit_report": "emitting",
     "fold": "folding",
     "frontier": "budgets",
     "frontier_report": "budgets",

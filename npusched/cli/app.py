@@ -15,6 +15,7 @@ import click
 from npusched import __version__
 from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
+from npusched.cli.emitting import emit
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.options import (
     PLAN_FORMATS,
@@ -329,4 +330,5 @@ app.add_command(tune)
 app.add_command(run)
 app.add_command(prove)
 app.add_command(inspect)
+app.add_command(emit)
 app.add_command(sweep)

@@ -1,0 +1,86 @@
+"""What every field of an emitted file's sidecar means (as ``field_docs`` for plans)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EMIT_DOCS: Final[dict[str, dict[str, str]]] = {
+    "EmitReport": {
+        "schema_version": "Version of this form; a new major number changes or removes a field.",
+        "npusched_version": "Version of npusched.",
+        "vela_version": "Version of the Vela whose numerics and container were taken.",
+        "name": "Name of the model.",
+        "sha256": "Hash of the model's file.",
+        "target": "Name of the target.",
+        "accelerator": "The one that the file is for.",
+        "system_config": "System configuration of the target.",
+        "memory_mode": "Memory mode of the target.",
+        "schedule": "plan: ours, or the best of Vela's. identity: Vela's own, every op whole.",
+        "plan": "The plan; null for identity.",
+        "options": "Options that are not the conservative default: see docs/emit.md.",
+        "file_sha256": "Hash of the emitted file.",
+        "npu_operators": "NPU operators (custom op ethos-u) in the file.",
+        "npu_kernels": "Kernels in all command streams.",
+        "sizes": "Bytes as planned, and as the file has them.",
+        "checks": "The checks that the file passed. A file that fails one is not written.",
+        "proof": "The file executed; null if that was not asked for.",
+        "kernels": "Every kernel, in order of execution.",
+        "warnings": "What the user must know, one sentence each.",
+    },
+    "EmittedPlan": {
+        "origin": "planned: made here. Else the name of the plan's file.",
+        "source": "Whose schedule it is: npusched or vela.",
+        "objective": "What the plan minimises.",
+        "cycles": "NPU cycles that the plan predicts.",
+        "budget_memory": "Name of the memory that the budget limits.",
+        "budget_bytes": "The budget; null if none is known.",
+        "planned_bytes": "Budget of the plan that was emitted: less where real sizes were larger.",
+        "attempts": "Plans made until the file kept the budget.",
+        "segments": "Number of segments.",
+        "fused_ops": "Ops in segments of several.",
+        "rolling_buffers": "Buffers that hold some rows of a feature map only.",
+    },
+    "SizeFacts": {
+        "what": "sram: what the budget limits. arena: scratch memory, if that is more. constants: "
+        "weights, scales and tables. streams: driver payloads, command words included. file: all.",
+        "planned_bytes": "As planned; null where a plan says nothing.",
+        "file_bytes": "In the file.",
+    },
+    "CheckFacts": {
+        "name": "Name of the check.",
+        "meaning": "What it means that the file passed it.",
+    },
+    "EmitProof": {
+        "verdict": "equal: nothing differs. A file that differs is not written.",
+        "inputs": "Number of random inputs.",
+        "seed": "Seed of the inputs.",
+        "outputs": "Every graph output.",
+        "compared": "Kernels whose results were looked for.",
+        "equal": "Kernels whose results were found, verbatim.",
+        "tensors": "Tensors that ops of the model make and that should be in memory.",
+        "covered": "Tensors that were found whole.",
+        "missing": "Tensors that should be in memory and were not found.",
+        "exceptions": "Known differences that this model can show.",
+    },
+    "BufferFacts": {
+        "role": "ifm, ifm2 or ofm.",
+        "name": "The tensor.",
+        "memory": "Memory that holds it, a tensor of the file.",
+        "address": "Byte in that memory where its storage begins.",
+        "first_row": "First row that the kernel touches.",
+        "rows": "Number of rows that it touches.",
+        "capacity_rows": "Rows of the rolling buffer; 0: the whole tensor is stored.",
+    },
+    "KernelFacts": {
+        "operator": "Number of the NPU operator.",
+        "kernel": "Number of the kernel in it.",
+        "name": "Kind of kernel.",
+        "op": "Scheduled op of the plan; -1: none is known.",
+        "segment": "Segment of the plan; -1: none is known.",
+        "source_ops": "Ops of the model.",
+        "rows": "Rows of the result.",
+        "channels": "Channels of the result.",
+        "block": "OFM block (h, w, c).",
+        "buffers": "Feature maps in memory.",
+    },
+}
