@@ -53,7 +53,11 @@ class Placing:
         return Issue(
             events=tuple(events),
             places=tuple(self.places),
-            from_start=frozenset(boundary[i] for i in graph.inputs if i in boundary),
+            from_start=frozenset(
+                place
+                for i, place in boundary.items()
+                if i in graph.inputs or graph.tensors[i].is_constant
+            ),
             to_end=frozenset(boundary[i] for i in graph.outputs if i in boundary),
             boundary=boundary,
         )
@@ -97,7 +101,7 @@ def _fast_bytes(template: Template, used: int) -> int | None:
 
 def boundary_addresses(template: Template, issue: Issue, of: Sequence[int]) -> dict[int, int]:
     """Arena address of every planned tensor of the flatbuffer, by index."""
-    found = {}
+    found = dict(template.fixed)
     for index, number in issue.boundary.items():
         tensor = template.tensors[issue.places[number].tensor]
         found[index] = of[number] + template.planned[index] - tensor.base

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ from npusched.errors import EmitError
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement
 from npusched.ir import Model
-from npusched.vela.reader import read_ops, read_queue
 from npusched.vela.match import match_ops
+from npusched.vela.reader import read_ops, read_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,10 @@ def match_kernels(template: Template, model: Model, graph: OpGraph) -> KernelMat
 
 
 def _rows(template: Template) -> list[tuple[TemplateKernel, int]]:
-    """Each kernel with the id of Vela's op: the last row of the queue at or before it."""
+    """Each kernel with the id of Vela's op: the first row of the queue at or behind it.
+
+    An op of several kernels has one row, at its last kernel.
+    """
     streams: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for queued in read_queue(template.result.database):
         streams[queued.stream_id].append((queued.offset_bytes, queued.scheduled_id))
@@ -73,6 +76,6 @@ def _rows(template: Template) -> list[tuple[TemplateKernel, int]]:
         rows.sort()
         offsets = [offset for offset, _ in rows]
         for kernel in kernels:
-            at = bisect_right(offsets, kernel.op.offset_bytes) - 1
-            found.append((kernel, rows[max(at, 0)][1]))
+            at = bisect_left(offsets, kernel.op.offset_bytes)
+            found.append((kernel, rows[min(at, len(rows) - 1)][1]))
     return found

@@ -144,7 +144,11 @@ def _locate(
     first_row = low
     if placed.rows and (placed.rows < high or not is_whole):
         if count > placed.rows:
-            raise AssertionError(f"{count} rows through a rolling buffer of {placed.rows}")
+            raise EmitError(
+                "cannot emit the plan: a rolling buffer is too small",
+                f"{count} rows at once through {placed.rows}",
+                "this is a fault in npusched: report it with the model, target and options",
+            )
         first_row = low % placed.rows
         height0 = min(placed.rows - first_row, count)
         if count > height0:

@@ -110,7 +110,8 @@ class Template:
 
     ``steps``: numbers of NPU operators and the host's steps, in order. ``boundary``: tensor of
     the template for each planned tensor of the flatbuffer (by index), also for those that only the
-    host touches; ``planned``: their addresses in Vela's arena. ``inputs``, ``outputs``: tensors of
+    host touches; ``planned``: their addresses in Vela's arena. ``fixed``: offsets that Vela gives to
+    constants of the host, which mean nothing. ``inputs``, ``outputs``: tensors of
     the template that are graph inputs and outputs.
     """
 
@@ -124,6 +125,7 @@ class Template:
     steps: tuple[int | HostStep, ...]
     boundary: dict[int, int]
     planned: dict[int, int]
+    fixed: dict[int, int]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
@@ -190,16 +192,24 @@ def read_template(result: VelaResult, target: Target) -> Template:
         raise _refuse("the NPU operators do not share one arena", f"scratch tensors {scratch}")
     bases = max(offsets[scratch.copy().pop()], 0)
     memory = {t for operator in file.operators for t in operator.memory_tensors}
+    given = {placed.tensor.index for operator in file.operators for placed in operator.inputs}
     planned = {
         t.index: (offsets[t.index] - bases, t.size_bytes)
         for t in graph.tensors
-        if offsets[t.index] >= 0 and t.index not in memory
+        if offsets[t.index] >= 0
+        and t.index not in memory
+        and (not t.is_constant or t.index in given)
     }
     for index in planned:
         if graph.tensors[index].is_variable:
             name = graph.tensors[index].name
             raise _refuse(f"tensor {name} is a variable", "it keeps its value between inferences")
-    return _Reader(result, target, file, planned).read()
+    fixed = {
+        t.index: offsets[t.index]
+        for t in graph.tensors
+        if offsets[t.index] >= 0 and t.index not in memory and t.index not in planned
+    }
+    return _Reader(result, target, file, planned, fixed).read()
 
 
 def _refuse(what: str, why: str) -> EmitError:
@@ -219,8 +229,10 @@ class _Reader:
         target: Target,
         file: CompiledFile,
         planned: dict[int, tuple[int, int]],
+        fixed: dict[int, int],
     ) -> None:
         self.result, self.target, self.file, self.planned = result, target, file, planned
+        self.fixed = fixed
         self.follower = Follower()
         self.kernels: list[tuple[TemplateKernel, dict[str, int]]] = []
         self.boundary: dict[int, int] = {}
@@ -233,8 +245,9 @@ class _Reader:
         """Return the template."""
         graph = self.file.model.subgraphs[0]
         numbers = {operator.op: k for k, operator in enumerate(self.file.operators)}
-        for index in graph.inputs:
-            self._write_planned(index)
+        for tensor in graph.tensors:
+            if tensor.index in graph.inputs or tensor.is_constant:
+                self._write_planned(tensor.index)
         steps: list[int | HostStep] = []
         pending: list[int] = []
         for op in graph.ops:
@@ -271,6 +284,7 @@ class _Reader:
             tensors=tensors,
             steps=tuple(steps),
             boundary=boundary,
+            fixed=self.fixed,
             planned={index: address for index, (address, _) in self.planned.items()},
             inputs=tuple(boundary[i] for i in graph.inputs if i in boundary),
             outputs=tuple(boundary[i] for i in graph.outputs if i in boundary),
