@@ -181,6 +181,13 @@ class _Checker:
             if use.rows != storage.view.h:
                 yield f"{where}: its {role} has {storage.view.h} rows, its record {use.rows}"
                 continue
+            base, planned = storage.view.bases[0], _base(use)
+            if base != planned:
+                yield (
+                    f"{where}: its {role} begins at {base}, row {use.first_row} of {use.name} is "
+                    f"at {planned}"
+                )
+                continue
             yield from self.touch(memory, storage, use, where)
 
     def touch(self, memory: int, storage: Storage, use: BufferUse, where: str) -> Iterator[str]:
@@ -214,6 +221,12 @@ class _Checker:
                 right |= owners == owner
         right &= tags & _BYTE == wanted
         return right
+
+
+def _base(use: BufferUse) -> int:
+    """Return the address of the first row that is touched."""
+    row = use.first_row % use.capacity_rows if use.capacity_rows else use.first_row
+    return use.address + use.row_zero_bytes + row * use.row_bytes
 
 
 def _row_shift(use: BufferUse, rows: slice, axes: int) -> Array | int:
