@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
+import pytest
 
 from npusched.api.options import PlanOptions
 from npusched.api.planning import Planned, make_plan
@@ -71,6 +71,7 @@ def emitted_of(content: bytes) -> Emitted:
 
 def fields(content: bytes) -> object:
     """All fields of a file, read by TFLite's own schema classes."""
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
     return _plain(schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0)))
 
 
