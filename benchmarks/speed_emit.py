@@ -54,8 +54,8 @@ def lines(found: dict[str, dict[str, float]]) -> list[str]:
         ]
     return [
         f"Emitting a plan ({CONFIG}, {VELA_MINIMUM_BYTES} bytes, one BLAS thread, medians of "
-        f"{RUNS} runs): the template, Vela's compilation included, streams, weights and file; then the "
-        "release gate:",
+        f"{RUNS} runs): the template, Vela's compilation included, streams, weights and file; then "
+        "the release gate:",
         "",
         "| what | took | bar |",
         "|---|---|---|",
