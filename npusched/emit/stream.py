@@ -228,10 +228,11 @@ class _Writer:
             yield Access(part.region, (part.address, part.address + part.length_bytes), False)
         machine = self.template.machine
         table = table_range(state, machine)
-        if table is not None:
+        if not machine.keeps_tables:
+            tables = (machine.table_address, machine.shram_bytes)
+            yield Access(INTERNAL, tables if table else (0, machine.shram_bytes), table is None)
+        elif table is not None:
             yield Access(INTERNAL, (table.address, table.address + table.length_bytes), False)
-        elif not machine.keeps_tables:
-            yield Access(INTERNAL, (0, machine.shram_bytes), True)
 
     def frames(
         self, kernel: TemplateKernel, run: Run, placed: Mapping[str, Placed]
