@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusched.api import check, compare, diff, fold, frontier, plan, prove_plan, tune
+    from npusched.api import check, compare, diff, emit, fold, frontier, plan, prove_plan, tune
     from npusched.batch import sweep
     from npusched.errors import (
+        EmitError,
         InfeasibleError,
         ModelError,
         NpuschedError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
     from npusched.report.diff_types import DiffReport
+    from npusched.report.emit_types import EmitReport
     from npusched.report.frontier_types import FrontierReport
     from npusched.report.plan_proof_types import PlanProofReport
     from npusched.report.sweep_types import SweepReport
@@ -36,6 +38,8 @@ __all__ = [
     "CheckReport",
     "CompareReport",
     "DiffReport",
+    "EmitError",
+    "EmitReport",
     "FrontierReport",
     "InfeasibleError",
     "ModelError",
@@ -52,6 +56,7 @@ __all__ = [
     "check",
     "compare",
     "diff",
+    "emit",
     "fold",
     "frontier",
     "load_target",
@@ -69,6 +74,8 @@ _HOMES = {
     "CheckReport": "report.check_types",
     "CompareReport": "report.compare_types",
     "DiffReport": "report.diff_types",
+    "EmitError": "errors",
+    "EmitReport": "report.emit_types",
     "FrontierReport": "report.frontier_types",
     "InfeasibleError": "errors",
     "ModelError": "errors",
@@ -99,6 +106,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "emit":  # a package that is callable
+        return import_module("npusched.emit")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

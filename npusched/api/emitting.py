@@ -292,7 +292,7 @@ def _prove(model: Model, executable: Executable, settings: EmitSettings) -> Proo
             "the file is not written: its results differ from the reference kernels",
             f"outputs {', '.join(wrong) or 'are equal'}; first difference in {where}",
             "; ".join(proof.exceptions) or "report the model, target and options",
-            outputs=wrong,
+            outputs=tuple(wrong),
         )
     return proof
 

@@ -181,6 +181,13 @@ class _Checker:
             if use.rows != storage.view.h:
                 yield f"{where}: its {role} has {storage.view.h} rows, its record {use.rows}"
                 continue
+            base, planned = storage.view.bases[0], _base(use)
+            if base != planned:
+                yield (
+                    f"{where}: its {role} begins at {base}, row {use.first_row} of {use.name} is "
+                    f"at {planned}"
+                )
+                continue
             yield from self.touch(memory, storage, use, where)
 
     def touch(self, memory: int, storage: Storage, use: BufferUse, where: str) -> Iterator[str]:
@@ -208,7 +215,7 @@ class _Checker:
     def fits(self, tags: Array, wanted: Array, tensor: int) -> Array:
         """Return which tags are those of the wanted bytes of a tensor."""
         owners = tags >> _SHIFT
-        right = owners == tensor
+        right: Array = owners == tensor
         for owner in np.unique(owners).tolist():
             if owner >= _HOST and self.names.same(owner - _HOST, tensor):
                 right |= owners == owner
@@ -216,10 +223,16 @@ class _Checker:
         return right
 
 
+def _base(use: BufferUse) -> int:
+    """Return the address of the first row that is touched."""
+    row = use.first_row % use.capacity_rows if use.capacity_rows else use.first_row
+    return use.address + use.row_zero_bytes + row * use.row_bytes
+
+
 def _row_shift(use: BufferUse, rows: slice, axes: int) -> Array | int:
     """Return how far bytes of each row lie from where they would in the whole tensor."""
     if not use.capacity_rows:
         return 0
     absolute = use.first_row + np.arange(rows.start, rows.stop)
-    shift = (absolute - absolute % use.capacity_rows) * use.row_bytes
+    shift: Array = (absolute - absolute % use.capacity_rows) * use.row_bytes
     return shift.reshape(-1, *(1,) * (axes - 1))

@@ -24,6 +24,8 @@ from npusched.sim.container import (
 from npusched.sim.memory import Region, Storage
 from npusched.sim.program import Machine, machine_of, table_range
 from npusched.sim.state import KernelState, read_kernel
+from npusched.tflite import is_vela_compiled
+from npusched.tflite.reader import read_compiled
 from npusched.vela.cache import VelaCache
 from npusched.vela.compiled import NPU_OP
 from npusched.vela.options import Feature, VelaOptions, address_space_bytes
@@ -173,7 +175,14 @@ def make_template(content: bytes, target: Target, *, cache: VelaCache | None = N
             "streams are written for Ethos-U55 and U65 only",
             "compile with Vela, or choose one of those with --config",
         )
-    return read_template(compile_model(content, target, template_options(target), cache=cache), target)
+    result = compile_model(content, target, template_options(target), cache=cache)
+    if not is_vela_compiled(read_compiled(result.compiled, "template")):
+        raise EmitError(
+            "there is nothing to emit",
+            "Vela leaves every op of the model on the host",
+            "'npusched plan' says why each op is not on the NPU",
+        )
+    return read_template(result, target)
 
 
 def read_template(result: VelaResult, target: Target) -> Template:

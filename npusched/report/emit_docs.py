@@ -41,8 +41,7 @@ EMIT_DOCS: Final[dict[str, dict[str, str]]] = {
         "rolling_buffers": "Buffers that hold some rows of a feature map only.",
     },
     "SizeFacts": {
-        "what": "sram: what the budget limits. arena: scratch memory, if that is more. constants: "
-        "weights, scales and tables. streams: driver payloads, command words included. file: all.",
+        "what": "sram: what the budget limits. arena: scratch, if apart. streams: driver payloads.",
         "planned_bytes": "As planned; null where a plan says nothing.",
         "file_bytes": "In the file.",
     },

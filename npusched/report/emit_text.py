@@ -17,6 +17,9 @@ _SIZE_NAMES = {
     "streams": "commands",
     "file": "file",
 }
+_NAME = 4096
+"""Names of files are shown whole."""
+
 _HARDWARE = "not run on hardware: docs/emit.md says what only hardware can tell"
 
 
@@ -28,7 +31,7 @@ def render_emit_text(
         [(plain_text(report.name), "bold"), plain_text(report.target), _schedule(report)], width
     )
     if written:
-        lines += prose("written", ", ".join(map(plain_text, written)), width)
+        lines += prose("written", ", ".join(plain_text(name, _NAME) for name in written), width)
     plan = report.plan
     streams = plural(report.npu_operators, "NPU operator")
     text = f"{plural(report.npu_kernels, 'kernel')} in {streams}"

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 from npusched.report.check_docs import CHECK_DOCS
 from npusched.report.check_types import CHECK_SCHEMA_VERSION, CheckReport
 from npusched.report.diff_types import DIFF_SCHEMA_VERSION, DiffReport
+from npusched.report.emit_docs import EMIT_DOCS
+from npusched.report.emit_types import EMIT_SCHEMA_VERSION, EmitReport
 from npusched.report.execution_docs import EXECUTION_DOCS
 from npusched.report.execution_types import (
     EXECUTION_SCHEMA_VERSION,
@@ -36,6 +38,7 @@ class Form(NamedTuple):
 FORMS: Final = {
     "check": Form("check", CheckReport, CHECK_SCHEMA_VERSION),
     "diff": Form("diff", DiffReport, DIFF_SCHEMA_VERSION),
+    "emit": Form("emit", EmitReport, EMIT_SCHEMA_VERSION),
     "frontier": Form("plan --frontier", FrontierReport, FRONTIER_SCHEMA_VERSION),
     "inspect": Form("inspect", InspectReport, EXECUTION_SCHEMA_VERSION),
     "prove": Form("prove", ProveReport, EXECUTION_SCHEMA_VERSION),
@@ -46,7 +49,7 @@ FORMS: Final = {
 }
 """By name of the schema's file."""
 
-FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS, **TUNE_DOCS}
+FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS, **TUNE_DOCS, **EMIT_DOCS}
 """What the fields of these forms mean, those that a plan has, too, left out."""
 
 

@@ -61,7 +61,8 @@ In Python the same values are attributes: `npusched.plan(…)` returns a frozen 
 
 Errors are `{{"error": {{"kind", "what", "why", "hint", …}}}}` with the values of the error beside
 them. Kinds: `model`, `target`, `infeasible` (with `need_bytes`, `have_bytes`, `excess_bytes`,
-`smallest_feasible_bytes`, `peak`, `levers`), `vela`, `sim` (an execution), `usage`, `internal`.
+`smallest_feasible_bytes`, `peak`, `levers`), `vela`, `sim` (an execution), `emit`, `usage`,
+`internal`.
 
 Shapes are (n, h, w, c). A step is one segment; ranges of steps are half-open.
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
+import pytest
 
+from npusched.api.options import PlanOptions
+from npusched.api.planning import Planned, make_plan
 from npusched.emit.container import ALLOCATION, npu_operators
 from npusched.emit.parts import Emitted, Stream
+from npusched.hardware import load_target
+from npusched.tflite import Builder
 from npusched.tflite.decode import decode
 from npusched.tflite.records import Record
 from npusched.vela.stream import decode_stream
@@ -66,6 +71,7 @@ def emitted_of(content: bytes) -> Emitted:
 
 def fields(content: bytes) -> object:
     """All fields of a file, read by TFLite's own schema classes."""
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
     return _plain(schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0)))
 
 
@@ -95,3 +101,25 @@ def differences(first: object, second: object, path: str = "") -> list[tuple[str
         pairs = enumerate(zip(first, second, strict=True))
         return [found for i, (a, b) in pairs for found in differences(a, b, f"{path}[{i}]")]
     return [] if first == second else [(path, first, second)]
+
+
+@lru_cache
+def chain() -> bytes:
+    """Maps that are large beside their weights, planned in stripes; then weights worth copying."""
+    b = Builder("chain")
+    x = b.input("x", (1, 32, 32, 8))
+    for depth, kernel in ((16, 3), (16, 3), (8, 3)):
+        x = b.conv2d(x, depth, kernel)
+    x = b.max_pool2d(x, 4)
+    for depth in (64, 64):
+        x = b.conv2d(x, depth, 3)
+    b.output(x)
+    return b.build()
+
+
+@lru_cache
+def planned_chain(config: str) -> tuple[bytes, Planned]:
+    """``chain`` with its plan in little SRAM."""
+    options = PlanOptions(sram=20 << 10, candidates="none", use_cache=False)
+    target = load_target(config)
+    return chain(), make_plan(chain(), name="chain", target=target, options=options)
