@@ -7,6 +7,7 @@ that it would never choose.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -33,6 +34,35 @@ def random_plan(planner: Planner, rng: random.Random) -> Plan:
         if not check_plan(segments.graph, segments.target, plan):
             return plan
     raise RuntimeError("no random plan passes its check")
+
+
+def forced_plan(planner: Planner, cascades: Mapping[int, tuple[int, int, Policy]]) -> Plan:
+    """Return a plan with these cascades: first op -> (last op, rows of a stripe, policy).
+
+    All weights of cascades are resident; every other op runs whole, with streamed weights.
+    """
+    segments = planner.segments
+    homes = {item: segments.lives[t].homes[0] for item, t in enumerate(segments.tensors)}
+    steps = []
+    at = 0
+    while at < len(segments.graph.ops):
+        end, rows, policy = cascades.get(at, (at, 0, Policy.ALIGNED))
+        modes = tuple(segments.modes(v)[-1] for v in range(at, end + 1))
+        detail = Detail(rows, policy, modes)
+        if end == at:
+            whole = segments.windows[at].ofm_rows
+            detail = Detail(whole, policy, (WeightMode.STREAMED,))
+        option = Option(sram_bytes=0, score=0.0, detail=detail)
+        steps.append(Step(start=at, end=end, homes=(), option=option, sram_bytes=0))
+        at = end + 1
+    solution = Solution(
+        score=0.0, steps=tuple(steps), homes=homes, peak_bytes=0, capped=False
+    )
+    plan = planner._assemble(solution, None)
+    faults = check_plan(segments.graph, segments.target, plan)
+    if faults:
+        raise ValueError(faults[0])
+    return plan
 
 
 def _solution(segments: Segments, rng: random.Random) -> Solution:

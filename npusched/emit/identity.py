@@ -6,11 +6,16 @@ At Vela's addresses, so that the result differs from Vela's file in a few values
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
 from npusched.emit.build import Placing, finish
 from npusched.emit.constants import OriginalConstants
 from npusched.emit.events import ARENA, Event, Issue, Run, Touch
 from npusched.emit.parts import Emitted
 from npusched.emit.template import HostStep, Template
+from npusched.vela.stream import TWO_WORDS, Register, decode_ops
 
 
 def emit_identity(template: Template) -> Emitted:
@@ -35,8 +40,8 @@ def identity_issue(template: Template) -> Issue:
         )
     for step in template.steps:
         if isinstance(step, HostStep):
-            planned = (*step.reads, *step.writes)
-            events.append((-1, Touch(places=tuple(template.boundary[i] for i in planned))))
+            for planned in step.touched:
+                events.append((-1, Touch(places=tuple(template.boundary[i] for i in planned))))
             continue
         for kernel in template.by_partition[step]:
             run = Run(
@@ -64,3 +69,57 @@ def in_place(template: Template) -> dict[int, int]:
                 if same and template.tensors[use.tensor].base == base:
                     found[result] = use.tensor
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamDifferences:
+    """How our streams differ from Vela's.
+
+    ``block_dependencies``: (operator, kernel, ours, Vela's) of BLOCKDEP; ``others``: (operator,
+    byte of ours, register, ours, Vela's) of everything else that a command sees; ``words``: words
+    more than Vela's, those that set BLOCKDEP left out.
+    """
+
+    block_dependencies: tuple[tuple[int, int, int, int], ...]
+    others: tuple[tuple[int, int, int, int, int], ...]
+    words: int
+
+
+def compare_streams(template: Template, emitted: Emitted) -> StreamDifferences:
+    """Compare command by command; the order of registers between two commands is free."""
+    dependencies, others, words = [], [], 0
+    for number, operator in enumerate(template.partitions):
+        ours = replace(operator.stream, words=emitted.streams[number].words)
+        ours = replace(ours, ops=tuple(decode_ops(ours.words, ours.family)))
+        words += _plain_words(ours.words) - _plain_words(operator.stream.words)
+        kernel = -1
+        if len(ours.ops) != len(operator.stream.ops):
+            others.append((number, 0, -1, len(ours.ops), len(operator.stream.ops)))
+            continue
+        for (mine, mine_sees), (theirs, theirs_sees) in zip(
+            ours.walk(), operator.stream.walk(), strict=True
+        ):
+            kernel += mine.is_kernel
+            if (mine.kind, mine.parameter) != (theirs.kind, theirs.parameter):
+                others.append((number, mine.offset_bytes, -1, mine.parameter, theirs.parameter))
+            for register in mine_sees.keys() | theirs_sees.keys():
+                a, b = mine_sees.get(register, -1), theirs_sees.get(register, -1)
+                if a == b:
+                    continue
+                if register != Register.BLOCK_DEPENDENCY:
+                    others.append((number, mine.offset_bytes, register, a, b))
+                elif mine.is_kernel:
+                    dependencies.append((number, kernel, a, b))
+    return StreamDifferences(
+        block_dependencies=tuple(dependencies), others=tuple(others), words=words
+    )
+
+
+def _plain_words(words: tuple[int, ...]) -> int:
+    """Words but for those that set BLOCKDEP (one word each)."""
+    count = at = 0
+    while at < len(words):
+        length = 2 if words[at] & TWO_WORDS else 1
+        count += length if words[at] & 0xFFFF != Register.BLOCK_DEPENDENCY else 0
+        at += length
+    return count

@@ -23,28 +23,27 @@ class LutSlots:
 
     def __init__(self) -> None:
         self._slots = [_Slot() for _ in range(_SLOTS)]
-        self._now = 0
 
-    def need(self, key: tuple[int, int]) -> tuple[int, bool]:
+    def need(self, key: tuple[int, int], now: int) -> tuple[int, bool]:
         """Return the first slot for a table, and whether it must be copied there first.
 
-        Tables lie at multiples of their size; the least recently used slots are given up.
+        Tables lie at multiples of their size; the least recently used slots are given up. ``now``:
+        number of the kernel, from 0 (as in Vela, slots that kernel 0 used count as unused).
         """
-        self._now += 1
         count = max(1, key[1] // LUT_SLOT_BYTES)
         places = range(0, _SLOTS, count)
         for first in places:
             held = self._slots[first : first + count]
             if all(slot.key == key and slot.part == part for part, slot in enumerate(held)):
-                self._mark(first, count, key)
+                self._mark(first, count, key, now)
                 return first, False
         first = min(places, key=lambda at: max(s.used for s in self._slots[at : at + count]))
-        self._mark(first, count, key)
+        self._mark(first, count, key, now)
         return first, True
 
-    def _mark(self, first: int, count: int, key: tuple[int, int]) -> None:
+    def _mark(self, first: int, count: int, key: tuple[int, int], now: int) -> None:
         for part in range(count):
-            self._slots[first + part] = _Slot(key, part, self._now)
+            self._slots[first + part] = _Slot(key, part, now)
 
     def forget(self) -> None:
         """Something else was written there."""

@@ -140,8 +140,8 @@ class _Planner:
         found: list[tuple[int, Event]] = []
         for step in self.template.steps:
             if isinstance(step, HostStep):
-                planned = (*step.reads, *step.writes)
-                found.append((-1, Touch(places=tuple(boundary[i] for i in planned))))
+                for planned in step.touched:
+                    found.append((-1, Touch(places=tuple(boundary[i] for i in planned))))
             else:
                 found += [item for item in self.events if item[0] == step]
         return found

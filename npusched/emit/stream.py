@@ -25,13 +25,12 @@ from npusched.emit.waits import INTERNAL, Access, Needed, Queues
 from npusched.sim.memory import Storage
 from npusched.sim.program import LUT_SLOT_BYTES, table_range
 from npusched.sim.state import FIRST_TABLE, KernelState, read_kernel
-from npusched.vela.stream import Register, StreamOpKind, kernel_op
+from npusched.vela.stream import TWO_WORDS, Register, StreamOpKind, kernel_op
 
 STOP = 0xFFFF0000
 _LUT_REGION = 0x103
 """DMA destination: bit 8 = the NPU's own memory; Vela sets the low bits, too."""
 
-_TWO_WORDS = 0x4000
 _CODES = {
     StreamOpKind.CONV: 0x2,
     StreamOpKind.DEPTHWISE: 0x3,
@@ -91,7 +90,7 @@ class _Writer:
         if self.state.get(register) == value:
             return
         self.state[register] = value
-        if register & _TWO_WORDS:
+        if register & TWO_WORDS:
             self.words += [register | (value >> 32 & 0xFFFF) << 16, value & 0xFFFFFFFF]
         else:
             self.words.append(register | (value & 0xFFFF) << 16)
@@ -212,7 +211,7 @@ class _Writer:
                 self.luts.forget()
             return
         source = self.constants.table(kernel)
-        slot, missing = self.luts.need((source, len(kernel.table)))
+        slot, missing = self.luts.need((source, len(kernel.table)), len(self.records))
         if missing:
             address = machine.table_address + slot * LUT_SLOT_BYTES
             self.dma((CONSTANT, source), (_LUT_REGION, address), len(kernel.table))
@@ -229,10 +228,11 @@ class _Writer:
             yield Access(part.region, (part.address, part.address + part.length_bytes), False)
         machine = self.template.machine
         table = table_range(state, machine)
-        if table is not None:
+        if not machine.keeps_tables:
+            tables = (machine.table_address, machine.shram_bytes)
+            yield Access(INTERNAL, tables if table else (0, machine.shram_bytes), table is None)
+        elif table is not None:
             yield Access(INTERNAL, (table.address, table.address + table.length_bytes), False)
-        elif not machine.keeps_tables:
-            yield Access(INTERNAL, (0, machine.shram_bytes), True)
 
     def frames(
         self, kernel: TemplateKernel, run: Run, placed: Mapping[str, Placed]

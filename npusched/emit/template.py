@@ -99,11 +99,9 @@ class TemplateKernel:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """Ops of the host between NPU operators: tensors in the arena that they read and write."""
+    """Ops of the host between NPU operators: for each, the planned tensors that it touches."""
 
-    ops: tuple[int, ...]
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
+    touched: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,18 +308,17 @@ class _Reader:
     def _host(self, ops: Sequence[int]) -> HostStep:
         """Follow ops of the host."""
         graph = self.file.model.subgraphs[0]
-        reads, writes = [], []
+        touched = []
         for number in ops:
             op = graph.ops[number]
-            for index in op.inputs:
-                if index in self.planned:
-                    self._read_planned(index)
-                    reads.append(index)
-            for index in op.outputs:
-                if index in self.planned:
-                    self._write_planned(index)
-                    writes.append(index)
-        return HostStep(tuple(ops), tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)))
+            reads = [index for index in op.inputs if index in self.planned]
+            writes = [index for index in op.outputs if index in self.planned]
+            for index in reads:
+                self._read_planned(index)
+            for index in writes:
+                self._write_planned(index)
+            touched.append(tuple(dict.fromkeys((*reads, *writes))))
+        return HostStep(tuple(touched))
 
     def _span(self, index: int) -> tuple[int, int]:
         address, size = self.planned[index]
