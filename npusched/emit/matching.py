@@ -41,8 +41,8 @@ def match_kernels(template: Template, model: Model, graph: OpGraph) -> KernelMat
             owner.update((follower.id, v) for follower in row.followers)
     found: dict[int, list[TemplateKernel]] = defaultdict(list)
     strays = []
-    for kernel, row in _rows(template):
-        v = owner.get(row)
+    for kernel, scheduled in _rows(template):
+        v = owner.get(scheduled)
         if v is None:
             strays.append(kernel)
         else:
