@@ -101,13 +101,9 @@ class PlanPlaces:
         return known
 
     def _new_place(self, tensor: int, fm: int | None, number: int | None) -> int:
-        size, rows, over, planned, name = (
-            self.template.tensors[tensor].size_bytes,
-            0,
-            None,
-            None,
-            "",
-        )
+        size, name = self.template.tensors[tensor].size_bytes, ""
+        rows = shift = 0
+        over = planned = None
         if number is not None:
             buffer = self.plan.buffers[number]
             name = buffer.name
@@ -116,8 +112,7 @@ class PlanPlaces:
                 rows = buffer.rows
                 size = align_up(rows * self._pitch(tensor))
             if buffer.in_place_of is not None:
-                if buffer.shift_bytes:
-                    raise refuse(f"{name!r} overlaps its input", "results over used rows")
+                shift = buffer.shift_bytes
                 over = self._taken_over(buffer.in_place_of, buffer.first_step)
         return self.placing.add(
             memory=self.homes.memory(number, has_fast=self.has_fast),
@@ -125,11 +120,12 @@ class PlanPlaces:
             size_bytes=size,
             rows=rows,
             over=over,
+            shift_bytes=shift,
             planned=planned,
             name=name or (f"map {fm}" if fm is not None else ""),
         )
 
-    def _taken_over(self, fm: int, step: int) -> int | None:
+    def _taken_over(self, fm: int, step: int) -> int:
         """The place that a result takes over."""
         number = self.homes.find(fm, step, writes=False)
         found = [
