@@ -77,9 +77,7 @@ def without_top_padding(emitted: Emitted) -> Emitted:
     return _with_register(emitted, Register.IFM_PAD_TOP, lambda _: 0)
 
 
-def _with_register(
-    emitted: Emitted, register: Register, change: Callable[[int], int]
-) -> Emitted:
+def _with_register(emitted: Emitted, register: Register, change: Callable[[int], int]) -> Emitted:
     for number, stream in enumerate(emitted.streams):
         words = list(stream.words)
         for word in commands(stream.words):

@@ -1,4 +1,4 @@
-"""Random plans to emit: cascades, heights, policies, residency, slices, prefetch, placements, blocks.
+"""Random plans to emit: cascades, heights, policies, weights, placements, blocks.
 
 Nothing is optimised: every segment, height and mode that the planner knows may be drawn, also those
 that it would never choose.
@@ -55,9 +55,7 @@ def forced_plan(planner: Planner, cascades: Mapping[int, tuple[int, int, Policy]
         option = Option(sram_bytes=0, score=0.0, detail=detail)
         steps.append(Step(start=at, end=end, homes=(), option=option, sram_bytes=0))
         at = end + 1
-    solution = Solution(
-        score=0.0, steps=tuple(steps), homes=homes, peak_bytes=0, capped=False
-    )
+    solution = Solution(score=0.0, steps=tuple(steps), homes=homes, peak_bytes=0, capped=False)
     plan = planner._assemble(solution, None)
     faults = check_plan(segments.graph, segments.target, plan)
     if faults:
@@ -99,12 +97,12 @@ def _together(
 def _alone(segments: Segments, v: int, before: list[Step], rng: random.Random) -> Detail:
     """Op v by itself, its weights streamed or staged in one of all ways."""
     rows = segments.windows[v].ofm_rows
-    ways = [] if segments.staged is None else segments.staged.ways(v, segments.places_of(v, v, v, {}))
+    ways = (
+        [] if segments.staged is None else segments.staged.ways(v, segments.places_of(v, v, v, {}))
+    )
     last = segments.graph.ops[before[-1].end] if before else None
     may_hide = last is not None and last.placement is Placement.NPU
-    known = [
-        number for number, way in enumerate(ways) if may_hide or not way.buffering.prefetched
-    ]
+    known = [number for number, way in enumerate(ways) if may_hide or not way.buffering.prefetched]
     if known and rng.random() < 0.7:
         return Detail(rows, Policy.ALIGNED, (WeightMode.RESIDENT,), None, rng.choice(known))
     return Detail(rows, Policy.ALIGNED, (WeightMode.STREAMED,))
@@ -156,4 +154,3 @@ def _block(kernel: TemplateKernel, accelerator: AcceleratorU55, rng: random.Rand
             continue
         return block
     return state.block
-

@@ -20,6 +20,7 @@ from npusched.sim.state import KernelState
 from npusched.sim.views import Pool, View
 from npusched.vela.stream import StreamOpKind
 
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """How a view lies in its tensor: equal frames have equal coordinates but for the offsets.

@@ -28,6 +28,7 @@ class Placing:
         size_bytes: int,
         rows: int = 0,
         over: int | None = None,
+        shift_bytes: int = 0,
         planned: int | None = None,
         name: str = "",
     ) -> int:
@@ -41,6 +42,7 @@ class Placing:
                 size_bytes=size_bytes,
                 rows=rows,
                 over=over,
+                shift_bytes=shift_bytes,
                 planned=planned,
                 name=name or (f"tensor {tensor}" if tensor >= 0 else f"weights {number}"),
             )

@@ -17,8 +17,8 @@ class Place:
     """Bytes of a memory: of a tensor, of the live rows of one, or of weights.
 
     ``tensor``: of the template, -1 for weights. ``rows``: of a rolling buffer, 0 = all rows.
-    ``over``: number of the place that it takes over, at the same address. ``planned``: address in
-    the plan, None = none.
+    ``over``: number of the place that it takes over; it starts ``shift_bytes`` below that one (0 =
+    at the same address). ``planned``: address in the plan, None = none.
     """
 
     number: int
@@ -27,6 +27,7 @@ class Place:
     size_bytes: int
     rows: int = 0
     over: int | None = None
+    shift_bytes: int = 0
     planned: int | None = None
     name: str = ""
 

@@ -132,7 +132,9 @@ class Follower:
 
     def _merge_shared(self) -> bool:
         """Join values that share a range of bytes at one time: parts of one tensor, interleaved."""
-        placed = sorted((m, low, high, f, e, root) for root, (m, low, high, _, f, e) in self._bounds().items())
+        placed = sorted(
+            (m, low, high, f, e, root) for root, (m, low, high, _, f, e) in self._bounds().items()
+        )
         merged = False
         for k, (memory, _, high, first, last, root) in enumerate(placed):
             for other_memory, start, _, f, e, other in placed[k + 1 :]:

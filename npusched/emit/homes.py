@@ -43,9 +43,7 @@ def maps_of(
     return found
 
 
-def _by_name(
-    template: Template, model: Model, graph: OpGraph, found: dict[int, int]
-) -> None:
+def _by_name(template: Template, model: Model, graph: OpGraph, found: dict[int, int]) -> None:
     """Tensors that the host sees, by the name of the source tensor."""
     written = template.file.model.subgraphs[0].tensors
     sources = model.subgraphs[graph.subgraph].tensors

@@ -20,9 +20,7 @@ from npusched.vela.stream import TWO_WORDS, Register, decode_ops
 
 def emit_identity(template: Template) -> Emitted:
     """Return Vela's schedule as streams of ours. Raises EmitError, SimError."""
-    return finish(
-        template, identity_issue(template), OriginalConstants(template), as_planned=True
-    )
+    return finish(template, identity_issue(template), OriginalConstants(template), as_planned=True)
 
 
 def identity_issue(template: Template) -> Issue:
@@ -40,8 +38,10 @@ def identity_issue(template: Template) -> Issue:
         )
     for step in template.steps:
         if isinstance(step, HostStep):
-            for planned in step.touched:
-                events.append((-1, Touch(places=tuple(template.boundary[i] for i in planned))))
+            events += [
+                (-1, Touch(places=tuple(template.boundary[i] for i in planned)))
+                for planned in step.touched
+            ]
             continue
         for kernel in template.by_partition[step]:
             run = Run(

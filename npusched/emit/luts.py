@@ -1,4 +1,4 @@
-"""Tables in the SHRAM: eight slots of 256 bytes, filled by DMA when a kernel needs another table."""
+"""Tables in the SHRAM: eight slots of 256 bytes, filled by DMA when another table is needed."""
 
 from __future__ import annotations
 

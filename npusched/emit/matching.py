@@ -40,13 +40,12 @@ def match_kernels(template: Template, model: Model, graph: OpGraph) -> KernelMat
             owner[row.id] = v
             owner.update((follower.id, v) for follower in row.followers)
     found: dict[int, list[TemplateKernel]] = defaultdict(list)
-    strays = []
-    for kernel, row in _rows(template):
-        v = owner.get(row)
-        if v is None:
-            strays.append(kernel)
+    strays: list[TemplateKernel] = []
+    for kernel, scheduled in _rows(template):
+        if scheduled in owner:
+            found[owner[scheduled]].append(kernel)
         else:
-            found[v].append(kernel)
+            strays.append(kernel)
     for op in graph.ops:
         if op.placement is Placement.NPU and op.id not in found:
             raise EmitError(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from npusched.emit.build import Placing, finish
+from npusched.emit.build import finish
 from npusched.emit.constants import RebuiltConstants
 from npusched.emit.events import (
     ARENA,
@@ -18,11 +18,10 @@ from npusched.emit.events import (
     Run,
     Touch,
 )
-from npusched.emit.homes import Homes, maps_of
 from npusched.emit.matching import KernelMatch, match_kernels
-from npusched.emit.parts import Emitted, align_up
+from npusched.emit.parts import Emitted
+from npusched.emit.plan_places import PlanPlaces, has_fast, refuse
 from npusched.emit.template import HostStep, Template, TemplateKernel
-from npusched.errors import EmitError
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.reorder import reordered
 from npusched.graph.types import Placement
@@ -33,7 +32,12 @@ from npusched.schedule.types import BufferKind, OpRun, Plan, Segment, WeightMode
 
 
 def emit_plan(
-    template: Template, model: Model, graph: OpGraph, plan: Plan, *, match: KernelMatch | None = None
+    template: Template,
+    model: Model,
+    graph: OpGraph,
+    plan: Plan,
+    *,
+    match: KernelMatch | None = None,
 ) -> Emitted:
     """Return streams and addresses of a plan.
 
@@ -53,11 +57,6 @@ def emit_plan(
     return finish(template, issue, constants, limits={budget: limit}, source_ops=names)
 
 
-def has_fast(template: Template) -> bool:
-    """True if the staging memory is apart from the arena."""
-    return template.target.memory_mode is MemoryMode.DEDICATED_SRAM
-
-
 def plan_issue(
     template: Template,
     model: Model,
@@ -69,7 +68,7 @@ def plan_issue(
     """Return the events of a plan. Raises EmitError."""
     if match.strays:
         kernel = match.strays[0]
-        raise _refuse(f"{kernel.state.label} belongs to no op of ours", "Vela made it up")
+        raise refuse(f"{kernel.state.label} belongs to no op of ours", "Vela made it up")
     ordered = reordered(graph, plan.order)
     own = {
         v: match.kernels[old]
@@ -77,14 +76,6 @@ def plan_issue(
         if old in match.kernels
     }
     return _Planner(template, model, ordered, plan, own, constants).issue()
-
-
-def _refuse(what: str, why: str) -> EmitError:
-    return EmitError(
-        f"cannot emit the plan: {what}",
-        why,
-        "plan with more SRAM or without --allow; docs/emit.md lists what can be emitted",
-    )
 
 
 @dataclass(slots=True)
@@ -107,41 +98,35 @@ class _Planner:
         kernels: Mapping[int, tuple[TemplateKernel, ...]],
         constants: RebuiltConstants,
     ) -> None:
-        self.template, self.graph, self.plan = template, graph, plan
-        self.kernels, self.constants = kernels, constants
-        self.homes = Homes(graph, plan)
-        self.maps = maps_of(template, model, graph, kernels)
-        self.placing = Placing(template)
-        self.places: dict[tuple[int, int | None], int] = {}
-        self.weight_places: dict[tuple[int, int], int] = {}
+        self.template, self.graph, self.plan, self.kernels = template, graph, plan, kernels
+        self.places = PlanPlaces(template, model, graph, plan, kernels, constants)
+        self.homes = self.places.homes
         self.events: list[tuple[int, Event]] = []
-        self.has_fast = has_fast(template)
-        self.step_of = {
-            step: at for at, step in enumerate(template.steps) if not isinstance(step, HostStep)
-        }
 
     # --- all segments -----------------------------------------------------------------------
 
     def issue(self) -> Issue:
         """Return all events."""
         for tensor in self.template.inputs:
-            self.place(tensor, None, 0, writes=True)
+            self.places.place(tensor, None, 0, writes=True)
         for step, segment in enumerate(self.plan.segments):
             if segment.placement is Placement.NPU:
                 self._segment(step, segment)
         boundary = {
-            index: self.place(tensor, None, 0, writes=True)
+            index: self.places.place(tensor, None, 0, writes=True)
             for index, tensor in self.template.boundary.items()
         }
-        return self.placing.issue(self._in_order(boundary), boundary)
+        return self.places.placing.issue(self._in_order(boundary), boundary)
 
     def _in_order(self, boundary: Mapping[int, int]) -> list[tuple[int, Event]]:
         """Events of one NPU operator after the other, with what the host does between them."""
         found: list[tuple[int, Event]] = []
         for step in self.template.steps:
             if isinstance(step, HostStep):
-                for planned in step.touched:
-                    found.append((-1, Touch(places=tuple(boundary[i] for i in planned))))
+                found += [
+                    (-1, Touch(places=tuple(boundary[i] for i in planned)))
+                    for planned in step.touched
+                ]
             else:
                 found += [item for item in self.events if item[0] == step]
         return found
@@ -151,7 +136,8 @@ class _Planner:
         late = self._prefetched(step + 1, partition)
         self._add(partition, Touch(places=tuple(late.places)))
         for copy in segment.copies:
-            self._stage(partition, copy.tensor, step)
+            source, target = self.places.copy_of(copy.tensor, step)
+            self._add(partition, CopyTensor(source=source, destination=target))
         runs = {run.op: run for run in segment.runs}
         if len(segment.ops) == 1 and runs[segment.ops[0]].buffering is not None:
             self._sliced(step, partition, runs[segment.ops[0]], late)
@@ -177,18 +163,6 @@ class _Planner:
                 while rest:
                     self._add(partition, rest.pop(0))
 
-    def _stage(self, partition: int, fm: int, step: int) -> None:
-        """Copy a graph input to the staging memory."""
-        found = [tensor for tensor, known in self.maps.items() if known == fm]
-        if len(found) != 1:
-            raise _refuse(f"map {fm} is copied", f"it is {len(found)} tensors of the template")
-        copy = self.homes.find(fm, step, writes=False)
-        source = self.place(found[0], None, step, writes=True)
-        target = self.places.setdefault(
-            (found[0], copy), self._new_place(found[0], fm, copy)
-        )
-        self._add(partition, CopyTensor(source=source, destination=target))
-
     def _add(self, partition: int, event: Event) -> None:
         if not isinstance(event, Touch) or event.places:
             self.events.append((partition, event))
@@ -196,7 +170,7 @@ class _Planner:
     def _partition(self, segment: Segment) -> int:
         found = {kernel.partition for v in segment.ops for kernel in self.kernels[v]}
         if len(found) != 1:
-            raise _refuse(
+            raise refuse(
                 "a segment spans several NPU operators", f"ops {segment.ops}, operators {found}"
             )
         return found.pop()
@@ -209,7 +183,7 @@ class _Planner:
         if (start, end) == (0, op.ofm.shape[1]):
             return 0, kernel.rows
         if len(self.kernels[v]) > 1 or kernel.rows != op.ofm.shape[1]:
-            raise _refuse(
+            raise refuse(
                 f"op {v} ({op.kind.value} {op.name!r}) runs in stripes",
                 f"Vela makes {len(self.kernels[v])} kernels of {kernel.rows} rows of it",
             )
@@ -226,7 +200,7 @@ class _Planner:
         channels: tuple[int, int] | None = None,
     ) -> None:
         places = tuple(
-            (role, self.place(use.tensor, kernel, step, writes=role == "ofm"))
+            (role, self.places.place(use.tensor, kernel, step, writes=role == "ofm"))
             for role, use in kernel.uses
         )
         self._add(
@@ -257,10 +231,11 @@ class _Planner:
         numbers = self.homes.weights(run.op, step)
         kernels = [kernel for kernel in self.kernels[run.op] if kernel.weights]
         if len(kernels) > 1 and len({(k.weights, k.scales) for k in kernels}) > 1:
-            raise _refuse(f"op {run.op} has weights of {len(kernels)} kernels", "kept in SRAM")
+            raise refuse(f"op {run.op} has weights of {len(kernels)} kernels", "kept in SRAM")
         kernel = kernels[0]
         channels = (0, kernel.channels)
-        place = self._weight_place(numbers[0], run, kernel, [channels])
+        depth = self._block(run, kernel).c
+        place = self.places.weights(numbers[0], kernel, depth, [channels])
         return [self._copy(run, kernel, channels, place)]
 
     def _copy(
@@ -269,39 +244,22 @@ class _Planner:
         depth = self._block(run, kernel).c
         return CopyWeights(kernel=kernel.index, block_depth=depth, channels=channels, place=place)
 
-    def _weight_place(
-        self, number: int, run: OpRun, kernel: TemplateKernel, slices: Sequence[tuple[int, int]]
-    ) -> int:
-        """The place of a weight buffer, as large as what it holds."""
-        key = (number, kernel.index)
-        known = self.weight_places.get(key)
-        if known is None:
-            depth = self._block(run, kernel).c
-            sizes = [len(self.constants.encode(kernel, depth, a, b).data) for a, b in slices]
-            known = self.weight_places[key] = self.placing.add(
-                memory=FAST if self.has_fast else ARENA,
-                tensor=-1,
-                size_bytes=align_up(max(sizes)),
-                planned=self.homes.offsets[number],
-                name=self.plan.buffers[number].name,
-            )
-        return known
-
     def _slices(self, step: int, run: OpRun) -> list[tuple[CopyWeights, tuple[int, int]]]:
         """Copy and channels of each depth slice of an op with staged weights."""
         assert run.buffering is not None
         numbers = self.homes.weights(run.op, step)
         own = self.kernels[run.op]
         if len(own) != 1:
-            raise _refuse(f"op {run.op} is {len(own)} kernels", "its weights come in slices")
+            raise refuse(f"op {run.op} is {len(own)} kernels", "its weights come in slices")
         (kernel,) = own
         borders = [*run.buffering.borders[:-1], kernel.channels]
         channels = list(pairwise(borders))
         buffers = max(1, min(run.buffering.buffers, len(numbers)))
+        depth = self._block(run, kernel).c
         found = []
         for index, part in enumerate(channels):
             turn = index % buffers
-            place = self._weight_place(numbers[turn], run, kernel, channels[turn::buffers])
+            place = self.places.weights(numbers[turn], kernel, depth, channels[turn::buffers])
             found.append((self._copy(run, kernel, part, place), part))
         return found
 
@@ -343,68 +301,3 @@ class _Planner:
         before = self.plan.segments[step - 1] if step else None
         is_npu = before is not None and before.placement is Placement.NPU
         return before is not None and is_npu and self._partition(before) == partition
-
-    # --- places -----------------------------------------------------------------------------
-
-    def place(self, tensor: int, kernel: TemplateKernel | None, step: int, *, writes: bool) -> int:
-        """The place of a tensor of the template for a kernel of a segment (None: the host)."""
-        fm = self.maps.get(tensor)
-        if kernel is None:
-            number = None if fm is None else self.homes.original(fm)
-        else:
-            number = self.homes.find(fm, step, writes=writes)
-        key = (tensor, number)
-        known = self.places.get(key)
-        if known is None:
-            known = self.places[key] = self._new_place(tensor, fm, number)
-        return known
-
-    def _new_place(self, tensor: int, fm: int | None, number: int | None) -> int:
-        size, rows, over, planned, name = self.template.tensors[tensor].size_bytes, 0, None, None, ""
-        if number is not None:
-            buffer = self.plan.buffers[number]
-            name = buffer.name
-            planned = self.homes.offsets[number]
-            if buffer.kind is BufferKind.ROLLING:
-                rows = buffer.rows
-                size = align_up(rows * self._pitch(tensor))
-            if buffer.in_place_of is not None:
-                if buffer.shift_bytes:
-                    raise _refuse(f"{name!r} overlaps its input", "results over used rows")
-                over = self._taken_over(buffer.in_place_of, buffer.first_step)
-        return self.placing.add(
-            memory=self.homes.memory(number, has_fast=self.has_fast),
-            tensor=tensor,
-            size_bytes=size,
-            rows=rows,
-            over=over,
-            planned=planned,
-            name=name or (f"map {fm}" if fm is not None else ""),
-        )
-
-    def _taken_over(self, fm: int, step: int) -> int | None:
-        """The place that a result takes over."""
-        number = self.homes.find(fm, step, writes=False)
-        found = [
-            place
-            for (tensor, known), place in self.places.items()
-            if known == number and self.maps.get(tensor) == fm
-        ]
-        if len(found) != 1:
-            raise _refuse(f"a result takes over map {fm}", f"which has {len(found)} places")
-        return found[0]
-
-    def _pitch(self, tensor: int) -> int:
-        """Row pitch of a tensor that is kept in rows; all its views must agree on it."""
-        pitches = set()
-        for own in self.kernels.values():
-            for kernel in own:
-                for role, use in kernel.uses:
-                    if use.tensor == tensor:
-                        view = getattr(kernel.state, role)
-                        pitches.add((view.stride_y, use.delta_bytes))
-        if len(pitches) != 1 or next(iter(pitches))[1]:
-            raise _refuse(
-                f"tensor {tensor} lies in a rolling buffer", f"but is seen with rows {pitches}"
-            )
-        return next(iter(pitches))[0]

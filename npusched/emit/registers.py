@@ -37,9 +37,7 @@ class Placed:
     rows: int = 0
 
 
-def stripe_registers(
-    kernel: TemplateKernel, run: Run, placed: dict[str, Placed]
-) -> dict[int, int]:
+def stripe_registers(kernel: TemplateKernel, run: Run, placed: dict[str, Placed]) -> dict[int, int]:
     """Return the kernel's registers for a run; weights, table and BLOCKDEP are the caller's.
 
     Raises EmitError for rows or channels that the kernel cannot be cut into.
@@ -103,9 +101,12 @@ def check_stripes(kernel: TemplateKernel) -> None:
         why = "it upscales its input"
     elif any(view.stride_y <= 0 for view in state.views):
         why = "it walks a feature map backwards"
-    elif state.function is Pool.AVERAGE and (window.pad_top or window.pad_bottom):
-        if not (window.pad_left or window.pad_right):
-            why = "an average pool is padded above or below only: inner stripes would scale"
+    elif (
+        state.function is Pool.AVERAGE
+        and (window.pad_top or window.pad_bottom)
+        and not (window.pad_left or window.pad_right)
+    ):
+        why = "an average pool is padded above or below only: inner stripes would scale"
     if why:
         raise EmitError(
             f"cannot emit the plan: {state.label} cannot run in stripes",
@@ -189,7 +190,7 @@ def relevant(kernel: TemplateKernel, registers: Mapping[int, int]) -> tuple[int,
         if state.is_binary:
             second = _IFM2_SCALAR if state.scalar is not None else _IFM2
         order = (*_START, *scales, *_IFM, *_OFM, *_ACTIVATION, *second)
-    shram = (Register.IFM_IB_END, Register.AB_START)
+    shram: tuple[int, ...] = (Register.IFM_IB_END, Register.AB_START)
     if state.is_binary:
         shram = (*shram, Register.IFM2_IB_START)
     order = (*order, *_BLOCK, *shram, Register.ACC_FORMAT, Register.BLOCK_DEPENDENCY)
@@ -287,5 +288,3 @@ def weight_registers(
             registers[scale + 1] = chunk.scales.length_bytes
         elif core < machine_cores:
             registers[weight + 1] = registers[scale + 1] = 0
-
-

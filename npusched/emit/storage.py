@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from npusched.emit.events import Issue, Place
-from npusched.memory import LiveRange, allocate
-from npusched.memory.ranges import lower_bound
+from npusched.memory import LiveRange, Tied, align_up, allocate, allocate_tied
+
+Group: TypeAlias = "list[tuple[int, int]]"
+"""Places that take each other over: (index, bytes above the lowest of them)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +24,9 @@ class Addresses:
 def assign(
     issue: Issue, limits: dict[str, int] | None = None, *, as_planned: bool = False
 ) -> Addresses:
-    """Give every place an address (a multiple of 16); those alive together share no byte.
+    """Give every place an address (a multiple of 16).
 
+    Places that are needed together share no byte, but for those that take each other over.
     ``limits``: bytes of each memory that are good enough. The plan's own addresses are taken
     where they need less and all real sizes still fit; ``as_planned``: wherever they fit.
     """
@@ -31,73 +35,99 @@ def assign(
     addresses = [0] * len(issue.places)
     used: dict[str, int] = {}
     for memory in sorted({place.memory for place in issue.places}):
-        groups = _groups([place for place in issue.places if place.memory == memory])
-        ranges = [_range(group, lives) for group in groups]
-        limit = limits.get(memory)
-        planned = _planned(groups, ranges)
-        if planned is not None and as_planned:
-            offsets, peak = planned
-        else:
-            found = allocate(ranges, limit_bytes=limit)
-            offsets, peak = list(found.offsets), found.peak_bytes
-            if planned is not None and planned[1] < peak:
-                offsets, peak = planned
-        for group, offset in zip(groups, offsets, strict=True):
-            for place in group:
-                addresses[place.number] = offset
+        places = [place for place in issue.places if place.memory == memory]
+        ranges = [_range(place, lives[place.number]) for place in places]
+        offsets, peak = _assigned(places, ranges, limits.get(memory), as_planned=as_planned)
+        for place, offset in zip(places, offsets, strict=True):
+            addresses[place.number] = offset
         used[memory] = peak
     return Addresses(tuple(addresses), used)
 
 
-def bound_bytes(issue: Issue, memory: str) -> int:
-    """Bytes of a memory that no addresses can do without."""
-    lives = issue.lives()
-    groups = _groups([place for place in issue.places if place.memory == memory])
-    return lower_bound([_range(group, lives) for group in groups])
-
-
-def _groups(places: Sequence[Place]) -> list[list[Place]]:
-    """Places that take each other over lie at one address."""
-    group_of: dict[int, list[Place]] = {}
-    groups: list[list[Place]] = []
-    for place in places:
-        over = None if place.over is None else group_of.get(place.over)
-        if over is None:
-            over = []
-            groups.append(over)
-        over.append(place)
-        group_of[place.number] = over
-    return groups
-
-
-def _range(group: Sequence[Place], lives: Sequence[tuple[int, int]]) -> LiveRange:
+def _range(place: Place, life: tuple[int, int]) -> LiveRange:
+    first, end = life
     return LiveRange(
-        key=str(group[0].number),
-        size_bytes=max(place.size_bytes for place in group),
-        first_step=min(lives[place.number][0] for place in group),
-        end_step=max(lives[place.number][1] for place in group),
+        key=str(place.number), size_bytes=place.size_bytes, first_step=first, end_step=end
     )
+
+
+def _assigned(
+    places: Sequence[Place],
+    ranges: Sequence[LiveRange],
+    limit: int | None,
+    *,
+    as_planned: bool,
+) -> tuple[list[int], int]:
+    """Addresses in one memory, and their peak."""
+    groups = _groups(places)
+    planned = _planned(places, ranges, groups)
+    if planned is not None and as_planned:
+        return planned
+    found = _first_fit(places, ranges, groups, limit)
+    return planned if planned is not None and planned[1] < found[1] else found
+
+
+def _groups(places: Sequence[Place]) -> list[Group]:
+    """Places that take each other over, with their distances."""
+    index_of = {place.number: k for k, place in enumerate(places)}
+    below: dict[int, int] = {}
+    group_of: dict[int, list[int]] = {}
+    groups: list[list[int]] = []
+    for k, place in enumerate(places):
+        over = None if place.over is None else index_of.get(place.over)
+        if over is None or over not in group_of:
+            groups.append([k])
+            group_of[k], below[k] = groups[-1], 0
+        else:
+            group_of[over].append(k)
+            group_of[k], below[k] = group_of[over], below[over] + place.shift_bytes
+    return [[(k, max(below[m] for m in group) - below[k]) for k in group] for group in groups]
+
+
+def _first_fit(
+    places: Sequence[Place], ranges: Sequence[LiveRange], groups: Sequence[Group], limit: int | None
+) -> tuple[list[int], int]:
+    offsets = [0] * len(places)
+    if any(place.shift_bytes for place in places):
+        tied = [Tied(members=tuple(group)) for group in groups]
+        found = allocate_tied(ranges, tied, limit_bytes=limit)
+        return list(found.offsets), found.peak_bytes
+    whole = [
+        LiveRange(
+            key=str(number),
+            size_bytes=max(ranges[k].size_bytes for k, _ in group),
+            first_step=min(ranges[k].first_step for k, _ in group),
+            end_step=max(ranges[k].end_step for k, _ in group),
+        )
+        for number, group in enumerate(groups)
+    ]
+    placed = allocate(whole, limit_bytes=limit)
+    for group, offset in zip(groups, placed.offsets, strict=True):
+        for k, _ in group:
+            offsets[k] = offset
+    return offsets, placed.peak_bytes
 
 
 def _planned(
-    groups: Sequence[Sequence[Place]], ranges: Sequence[LiveRange]
+    places: Sequence[Place], ranges: Sequence[LiveRange], groups: Sequence[Group]
 ) -> tuple[list[int], int] | None:
     """The plan's addresses and their peak, None where they are missing or do not fit."""
-    offsets = []
-    for group in groups:
-        known = {place.planned for place in group}
-        if len(known) != 1 or None in known:
+    offsets = [place.planned for place in places]
+    known = [offset for offset in offsets if offset is not None]
+    if len(known) < len(offsets):
+        return None
+    group_of = {}
+    for number, group in enumerate(groups):
+        if len({known[k] - above for k, above in group}) != 1:
             return None
-        offsets.append(group[0].planned or 0)
-    placed = sorted(
-        zip(ranges, offsets, strict=True), key=lambda pair: (pair[1], pair[0].first_step)
-    )
-    for k, (one, address) in enumerate(placed):
-        end = address + one.size_bytes
-        for other, start in placed[k + 1 :]:
-            if start >= end:
+        group_of.update({k: number for k, _ in group})
+    order = sorted(range(len(places)), key=lambda k: known[k])
+    for at, k in enumerate(order):
+        end = known[k] + ranges[k].size_bytes
+        for other in order[at + 1 :]:
+            if known[other] >= end:
                 break
-            if one.overlaps(other):
+            if group_of[k] != group_of[other] and ranges[k].overlaps(ranges[other]):
                 return None
-    peak = max((a + -(-r.size_bytes // 16) * 16 for r, a in placed), default=0)
-    return offsets, peak
+    ends = [offset + align_up(one.size_bytes) for offset, one in zip(known, ranges, strict=True)]
+    return known, max(ends, default=0)

@@ -299,5 +299,3 @@ class _Writer:
                 row_bytes=view.stride_y,
                 row_zero_bytes=use.delta_bytes + channel_bytes(view, channel),
             )
-
-
