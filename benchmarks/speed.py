@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import speed_plan, speed_sim
+from benchmarks import speed_emit, speed_plan, speed_sim
 from benchmarks.evidence import REPORTS, corpus
 
 RUNS = 5
@@ -127,6 +127,8 @@ def main() -> None:
         *speed_plan.lines(),
         "",
         *speed_sim.lines(speed_sim.measured()),
+        "",
+        *speed_emit.lines(speed_emit.measured()),
         "",
         f"Written by `python -m benchmarks.speed` on {datetime.now(UTC).date().isoformat()} "
         f"(npusched {version('npusched')}, ethos-u-vela {version('ethos-u-vela')}).",

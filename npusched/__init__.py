@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         check,
         compare,
         diff,
+        emit,
         explain,
         fold,
         frontier,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     )
     from npusched.batch import sweep
     from npusched.errors import (
+        EmitError,
         InfeasibleError,
         ModelError,
         NpuschedError,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from npusched.report.check_types import CheckReport
     from npusched.report.compare_types import CompareReport
     from npusched.report.diff_types import DiffReport
+    from npusched.report.emit_types import EmitReport
     from npusched.report.execution_types import InspectReport, ProveReport
     from npusched.report.explain_types import ExplainReport
     from npusched.report.frontier_types import FrontierReport
@@ -53,6 +56,8 @@ __all__ = [
     "CheckReport",
     "CompareReport",
     "DiffReport",
+    "EmitError",
+    "EmitReport",
     "ExplainReport",
     "FrontierReport",
     "InfeasibleError",
@@ -73,6 +78,7 @@ __all__ = [
     "check",
     "compare",
     "diff",
+    "emit",
     "explain",
     "fold",
     "frontier",
@@ -96,6 +102,8 @@ _HOMES = {
     "CompareReport": "report.compare_types",
     "DiffReport": "report.diff_types",
     "ExplainReport": "report.explain_types",
+    "EmitError": "errors",
+    "EmitReport": "report.emit_types",
     "FrontierReport": "report.frontier_types",
     "InfeasibleError": "errors",
     "InspectReport": "report.execution_types",
@@ -133,6 +141,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "emit":  # a package that is callable
+        return import_module("npusched.emit")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -101,6 +101,12 @@ class PlanError(SimError):
         super().__init__(what, why, hint, **values)
 
 
+class EmitError(NpuschedError):
+    """A plan or a model cannot be turned into a deployable file, or the file fails its checks."""
+
+    kind: ClassVar[str] = "emit"
+
+
 class InternalError(NpuschedError):
     """A fault of ours."""
 

@@ -24,6 +24,7 @@ from tests.conftest import REPOSITORY
 from tests.errors.advising import ADVISING
 from tests.errors.commands import COMMANDS
 from tests.errors.compiler import COMPILER
+from tests.errors.emitting import EMITTING
 from tests.errors.explaining import EXPLAINING
 from tests.errors.files import FILES
 from tests.errors.hardware import HARDWARE
@@ -47,6 +48,7 @@ TABLES = (
     PLANS,
     COMPILER,
     SWEEPS,
+    EMITTING,
 )
 TRIGGERS: Table = {site: trigger for table in TABLES for site, trigger in table.items()}
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from npusched.api.checking import baseline_of, check, check_report, limits_of
     from npusched.api.comparing import compare, compare_report
     from npusched.api.diffing import diff, diff_report
+    from npusched.api.emitting import EmitResult, EmitSettings, emit, emit_report
     from npusched.api.executing import npz_bytes, prove, prove_report, run_compiled
     from npusched.api.explaining import explain, explain_report, subject_of
     from npusched.api.folding import FoldResult, fold
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from npusched.api.tuning_matrix import targets_of, tune_matrix
 
 __all__ = [
+    "EmitResult",
+    "EmitSettings",
     "FoldResult",
     "PlanOptions",
     "advice",
@@ -41,6 +44,8 @@ __all__ = [
     "compare_report",
     "diff",
     "diff_report",
+    "emit",
+    "emit_report",
     "explain",
     "explain_report",
     "figure_svg",
@@ -68,6 +73,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "EmitResult": "emitting",
+    "EmitSettings": "emitting",
     "FoldResult": "folding",
     "PlanOptions": "options",
     "advice": "advising",
@@ -85,6 +92,8 @@ _HOMES = {
     "explain": "explaining",
     "explain_report": "explaining",
     "figure_svg": "pages",
+    "emit": "emitting",
+    "emit_report": "emitting",
     "fold": "folding",
     "frontier": "budgets",
     "frontier_report": "budgets",

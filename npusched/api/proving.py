@@ -8,13 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from npusched import __version__
 from npusched.api.options import PlanOptions
-from npusched.api.plan_files import read_plan
+from npusched.api.plan_files import check_same, given_plan, options_of
 from npusched.api.planning import content_of, make_plan, report_of
-from npusched.errors import NpuschedError
 from npusched.graph.reorder import reordered
 from npusched.graph.types import Placement
 from npusched.report.execution_types import OutputFacts
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
     from npusched.api.planning import Planned
     from npusched.hardware import Target
     from npusched.ir import Shape
-    from npusched.report import PlanReport
     from npusched.report.types import CandidateMode
 
 PLANNED = "planned"
@@ -110,11 +106,11 @@ def prove_plan_report(
     options = options or PlanOptions()
     given = None
     if plan_file is not None:
-        given = _read_plan(plan_file, plan_name, content, target)
-        options = _options_of(given, options)
+        given = given_plan(plan_file, plan_name, content, target)
+        options = options_of(given, options)
     planned = make_plan(content, name=name, target=target, options=options)
     if given is not None:
-        _check_same(given, report_of(planned, target), plan_name)
+        check_same(given, report_of(planned, target), plan_name)
     model, graph, _, warnings = planned.ready[:4]
     plan, graph = planned.plan, reordered(graph, planned.plan.order)
     proof = proving.prove_plan(
@@ -172,55 +168,3 @@ def _facts(planned: Planned, origin: str, objective: str) -> ProvedPlan:
         rolling_buffers=sum(buffer.kind is BufferKind.ROLLING for buffer in plan.buffers),
         vela_version=planned.ready.sizes.vela_version,
     )
-
-
-def _read_plan(form: bytes, name: str, content: bytes, target: Target) -> PlanReport:
-    """The report in a plan's JSON. Raises NpuschedError unless it is of this model and target."""
-    found = read_plan(form, name)
-    if found.npusched_version != __version__:
-        raise NpuschedError(
-            f"{name} was made by another version",
-            f"by npusched {found.npusched_version}, this is {__version__}",
-            "plan again",
-        )
-    if found.model.sha256 != hashlib.sha256(content).hexdigest():
-        raise NpuschedError(
-            f"{name} was made for another model",
-            f"for {found.model.name}, SHA-256 {found.model.sha256[:12]}…",
-            "name the model that was planned",
-        )
-    if found.target != target:
-        raise NpuschedError(
-            f"{name} was made for another target",
-            f"for {found.target.name}"
-            + (" with other options" if found.target.name == target.name else ""),
-            "give --config and the options of the target as for the plan",
-        )
-    return found
-
-
-def _options_of(given: PlanReport, options: PlanOptions) -> PlanOptions:
-    """The options that a plan was made with; what the file does not say is as asked."""
-    return msgspec.structs.replace(
-        options,
-        sram=given.budget_bytes if given.verdict == "fits" else None,
-        objective=given.objective,
-        lambda_cycles_per_byte=given.lambda_cycles_per_byte,
-        max_offchip_bytes=given.max_offchip_bytes,
-        allow=given.allowed,
-        candidates=given.candidates.mode,
-        use_vela=options.use_vela and given.vela_version is not None,
-    )
-
-
-def _check_same(given: PlanReport, again: PlanReport, name: str) -> None:
-    """Refuse a file whose plan cannot be made again from what it says (NpuschedError)."""
-    parts = ("model", "vela_version", "totals", "segments", "ops", "allocation")
-    unequal = [part for part in parts if getattr(given, part) != getattr(again, part)]
-    if unequal:
-        raise NpuschedError(
-            f"the plan of {name} cannot be made again",
-            f"different now: {', '.join(unequal)}",
-            "give --signature and --input-shape as for the plan; if it was edited or Vela is "
-            "another one, plan again",
-        )

@@ -17,6 +17,7 @@ from npusched.cli.advise import advise
 from npusched.cli.checking import check, diff
 from npusched.cli.compare import compare
 from npusched.cli.completing import completion
+from npusched.cli.emitting import emit
 from npusched.cli.executing import inspect, prove, run
 from npusched.cli.explain import explain
 from npusched.cli.options import (
@@ -386,4 +387,5 @@ app.add_command(plot)
 app.add_command(run)
 app.add_command(prove)
 app.add_command(inspect)
+app.add_command(emit)
 app.add_command(sweep)

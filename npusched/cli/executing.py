@@ -189,7 +189,7 @@ def prove(
     if ours or plan_file is not None:
         if compiled is not None or asked is not None:
             raise click.UsageError("--plan proves our own plan: options of Vela do not go with it")
-        _check_plan_options(plan_file)
+        check_plan_options(plan_file)
         report = api.prove_plan_report(
             read_bytes(model),
             name=display_name(model),
@@ -202,8 +202,8 @@ def prove(
             options=options,
         )
     else:
-        if _given(_PLAN_OPTIONS):
-            given = ", ".join(_given(_PLAN_OPTIONS))
+        if given_options(PLAN_OPTIONS):
+            given = ", ".join(given_options(PLAN_OPTIONS))
             raise click.UsageError(f"{given}: options of a plan need --plan")
         report = api.prove_report(
             read_bytes(model),
@@ -236,7 +236,7 @@ _STATED = {
 }
 """Options of a plan that its file states."""
 
-_PLAN_OPTIONS = {
+PLAN_OPTIONS = {
     **_STATED,
     "max_compilations": "--max-compilations",
     "signature": "--signature",
@@ -245,16 +245,18 @@ _PLAN_OPTIONS = {
 }
 
 
-def _given(options: Mapping[str, str]) -> list[str]:
+def given_options(options: Mapping[str, str]) -> list[str]:
     """Which of these options (parameter -> as written) are on the command line."""
     source = click.get_current_context().get_parameter_source
     return [text for name, text in options.items() if source(name) is ParameterSource.COMMANDLINE]
 
 
-def _check_plan_options(plan_file: str | None) -> None:
+def check_plan_options(plan_file: str | None) -> None:
     """Refuse options that the plan's file states itself."""
-    if plan_file is not None and _given(_STATED):
-        raise click.UsageError(f"{', '.join(_given(_STATED))}: stated by the file of --plan-file")
+    if plan_file is not None and given_options(_STATED):
+        raise click.UsageError(
+            f"{', '.join(given_options(_STATED))}: stated by the file of --plan-file"
+        )
 
 
 @click.command(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final, TextIO
 
+from npusched.api.files import write_in_one_step
 from npusched.cli.status import STATUS
 from npusched.errors import NpuschedError
 
@@ -78,49 +77,13 @@ def _ascii_json(text: str) -> str:
 
 
 def write_file(output: Path, content: bytes) -> None:
-    """Write a file so that nobody ever sees half of it.
-
-    A link is followed, an existing file keeps its mode, and a device or pipe is written to rather
-    than replaced. ``-`` is stdout. Raises NpuschedError if it cannot be written.
-    """
+    """Write a file in one step; ``-`` is stdout. Raises NpuschedError if it cannot be written."""
     if output == STDOUT:
         STATUS.stop()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    try:
-        target = output.resolve()
-        mode = target.stat().st_mode if target.exists() else None
-        if mode is not None and not stat.S_ISREG(mode):
-            target.write_bytes(content)
-        else:
-            _replace(target, content, 0o666 & ~_umask() if mode is None else stat.S_IMODE(mode))
-    except (OSError, RuntimeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else ""
-        raise NpuschedError(
-            f"cannot write {output}",
-            reason or str(error),
-            "name a file with -o in a folder that exists and may be written to",
-            path=str(output),
-        ) from error
-
-
-def _replace(target: Path, content: bytes, mode: int) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".npusched-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_in_one_step(output, content)
 
 
 def print_error(error: NpuschedError, *, as_json: bool) -> None:

@@ -4,10 +4,12 @@ A stream is cut into sections of 128 Ki values with a palette each. Values becom
 entries by frequency, the others by magnitude and sign); where zeros are frequent, runs of zeros
 are coded apart. Both are coded by Golomb-Rice codes whose parameters change between *slices* of a
 section (``rice_slices``). Sources: VELA_SPEC §5; Vela 5.2.0, ``regor/dependencies/mlw_codec``
-(create_palette, update_palette, ml_encode_section, encode_slice).
+(create_palette, update_palette, ml_encode_section, encode_slice). ``emit.mlw_encode`` writes them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
@@ -32,12 +34,48 @@ Ints = npt.NDArray[np.int64]
 
 
 class Palette(msgspec.Struct, frozen=True):
-    """``index_of[value + 256]``; ``uncompressed_bits`` 0 = that mode cannot be used."""
+    """``index_of[value + 256]``; ``uncompressed_bits`` 0 = that mode cannot be used.
+
+    ``entries``: the codes (magnitude, then sign) of indices below ``size``; larger indices count on
+    from code ``offset``.
+    """
 
     index_of: Ints
     size: int
     entry_bits: int
     uncompressed_bits: int
+    entries: tuple[int, ...]
+    offset: int
+
+
+class CodedSlice(msgspec.Struct, frozen=True):
+    """``weights`` indices from ``start`` on, coded alike, and the zero runs behind each of them."""
+
+    start: int
+    weights: int
+    code: RiceCode
+
+
+class CodedSection(msgspec.Struct, frozen=True):
+    """A section ready to be written: its palette, indices of weights, lengths of zero runs.
+
+    ``runs`` and ``run_code`` are None where zeros are coded as weights. There is one run before the
+    first weight and one behind each.
+    """
+
+    palette: Palette
+    indices: Ints
+    runs: Ints | None
+    slices: tuple[CodedSlice, ...]
+    run_code: RiceCode | None
+
+    def runs_of(self, each: CodedSlice) -> Ints | None:
+        """Return the zero runs that are written with a slice (the first has one more)."""
+        if self.runs is None:
+            return None
+        first = 0 if each.start == 0 else each.start + 1
+        runs: Ints = self.runs[first : each.start + each.weights + 1]
+        return runs
 
 
 class CodedStream(msgspec.Struct, frozen=True):
@@ -55,15 +93,19 @@ def encoded_bytes(stream: Values) -> int:
 def code_stream(stream: Values) -> CodedStream:
     """Like ``encoded_bytes``, with the number of zeros in runs."""
     bits = zeros = 0
-    for start in range(0, len(stream), SECTION_VALUES):
-        section_bits, section_zeros = _section(stream[start : start + SECTION_VALUES])
-        bits += section_bits
-        zeros += section_zeros
+    for section in code_sections(stream):
+        bits += _section_bits(section)
+        zeros += 0 if section.runs is None else int(section.runs.sum())
     return CodedStream(round_up(ceil_div(bits + _END_MARKER_BITS, 8), 16), zeros)
 
 
-def _section(values: Values) -> tuple[int, int]:
-    """Bits of one section with its palette, and its zeros that are coded as runs."""
+def code_sections(stream: Values) -> Iterator[CodedSection]:
+    """Choose palette and codes of each section of one core's stream."""
+    for start in range(0, len(stream), SECTION_VALUES):
+        yield _code_section(stream[start : start + SECTION_VALUES])
+
+
+def _code_section(values: Values) -> CodedSection:
     counts = np.bincount(values.astype(np.int64) + _ORIGIN, minlength=2 * _ORIGIN)
     zero_runs = _uses_zero_runs(values, counts)
     palette = make_palette(counts, zero_runs)
@@ -74,38 +116,36 @@ def _section(values: Values) -> tuple[int, int]:
     else:  # a slice needs a weight: the first zero is coded as one
         symbols, runs = values[:1], np.array([0, len(values) - 1])
     indices = palette.index_of[symbols.astype(np.int64) + _ORIGIN]
-    uncompressed = palette.uncompressed_bits
-    slices = search_slices(indices, WEIGHT_CODES, uncompressed_bits=uncompressed)
-    run_slices = None if runs is None else search_slices(runs, RUN_CODES, uncompressed_bits=0)
+    slices = search_slices(indices, WEIGHT_CODES, uncompressed_bits=palette.uncompressed_bits)
+    run_code = None if runs is None else _run_code(runs)
+    return CodedSection(palette, indices, runs, tuple(_cut(slices)), run_code)
+
+
+def _run_code(runs: Ints) -> RiceCode:
+    """Return the code of all zero runs: every code can code all, so the best one takes all."""
+    (only,) = search_slices(runs, RUN_CODES, uncompressed_bits=0)
+    return only.code
+
+
+def _cut(slices: list[Slice]) -> Iterator[CodedSlice]:
+    """Cut slices where they are longer than a header can say."""
+    start = 0
+    for each in slices:
+        for at in range(start, each.end, _LONGEST_SLICE):
+            yield CodedSlice(at, min(each.end - at, _LONGEST_SLICE), each.code)
+        start = each.end
+
+
+def _section_bits(section: CodedSection) -> int:
+    """Bits of one section with its palette."""
+    palette = section.palette
     bits = _PALETTE_HEADER_BITS + palette.size * palette.entry_bits
-    bits += _slice_bits(indices, slices, runs, run_slices, uncompressed)
-    return bits, 0 if runs is None else int(runs.sum())
-
-
-def _slice_bits(
-    indices: Ints,
-    slices: list[Slice],
-    runs: Ints | None,
-    run_slices: list[Slice] | None,
-    uncompressed_bits: int,
-) -> int:
-    """Walk over the slices of a section as the encoder does, adding up their bits."""
-    bits = at = w = z = 0
-    while at < len(indices):
-        code = slices[w].code
-        length = min(slices[w].end - at, _LONGEST_SLICE)
-        bits += _SLICE_HEADER_BITS
-        bits += _weight_bits(indices[at : at + length], code, uncompressed_bits)
-        step = length
-        if runs is not None and run_slices is not None:
-            first = 0 if at == 0 else at + 1
-            bits += _run_bits(runs[first : at + length + 1], run_slices[z].code)
-            step = min(length, min(run_slices[z].end - at, _LONGEST_SLICE))
-        at += step
-        if slices[w].end <= at:
-            w += 1
-        if run_slices is not None and z + 1 < len(run_slices) and run_slices[z].end <= at:
-            z += 1
+    for each in section.slices:
+        indices = section.indices[each.start : each.start + each.weights]
+        bits += _SLICE_HEADER_BITS + _weight_bits(indices, each.code, palette.uncompressed_bits)
+        runs = section.runs_of(each)
+        if runs is not None and section.run_code is not None:
+            bits += _run_bits(runs, section.run_code)
     return bits
 
 
@@ -177,4 +217,5 @@ def make_palette(counts: Ints, zero_runs: bool) -> Palette:
         index[_ORIGIN + (-(code >> 1) if code & 1 else code >> 1)] = position
     entry_bits = max(2, top.bit_length())
     plain_bits = (size - 1).bit_length() if only_palette else 0 if size else entry_bits
-    return Palette(index, size, entry_bits, plain_bits)
+    entries = tuple(int(code) for code in chosen) + (0,) * (size - len(chosen))
+    return Palette(index, size, entry_bits, plain_bits, entries, direct)

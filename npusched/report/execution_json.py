@@ -10,6 +10,8 @@ from npusched.report.advice_types import ADVICE_SCHEMA_VERSION, AdviceReport
 from npusched.report.check_docs import CHECK_DOCS
 from npusched.report.check_types import CHECK_SCHEMA_VERSION, CheckReport
 from npusched.report.diff_types import DIFF_SCHEMA_VERSION, DiffReport
+from npusched.report.emit_docs import EMIT_DOCS
+from npusched.report.emit_types import EMIT_SCHEMA_VERSION, EmitReport
 from npusched.report.execution_docs import EXECUTION_DOCS
 from npusched.report.execution_types import (
     EXECUTION_SCHEMA_VERSION,
@@ -42,6 +44,7 @@ FORMS: Final = {
     "check": Form("check", CheckReport, CHECK_SCHEMA_VERSION),
     "diff": Form("diff", DiffReport, DIFF_SCHEMA_VERSION),
     "explain": Form("explain", ExplainReport, EXPLAIN_SCHEMA_VERSION),
+    "emit": Form("emit", EmitReport, EMIT_SCHEMA_VERSION),
     "frontier": Form("plan --frontier", FrontierReport, FRONTIER_SCHEMA_VERSION),
     "inspect": Form("inspect", InspectReport, EXECUTION_SCHEMA_VERSION),
     "prove": Form("prove", ProveReport, EXECUTION_SCHEMA_VERSION),
@@ -52,7 +55,14 @@ FORMS: Final = {
 }
 """By name of the schema's file."""
 
-FORM_DOCS: Final = {**EXECUTION_DOCS, **CHECK_DOCS, **EXPLAIN_DOCS, **TUNE_DOCS, **ADVICE_DOCS}
+FORM_DOCS: Final = {
+    **EXECUTION_DOCS,
+    **CHECK_DOCS,
+    **EXPLAIN_DOCS,
+    **TUNE_DOCS,
+    **ADVICE_DOCS,
+    **EMIT_DOCS,
+}
 """What the fields of these forms mean, those that a plan has, too, left out."""
 
 

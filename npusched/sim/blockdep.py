@@ -15,7 +15,7 @@ import numpy as np
 from npusched.graph.types import Upscale
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.memory import Storage
-from npusched.sim.program import LoadedKernel
+from npusched.sim.program import LoadedKernel, Program, Wait
 from npusched.sim.state import KernelState
 from npusched.sim.views import Pool, View
 from npusched.vela.stream import StreamOpKind
@@ -113,22 +113,55 @@ class BlockDependency:
         if limit > MAX_BLOCK_DEPENDENCY:
             report(kernel, f"BLOCKDEP is {limit}, at most {MAX_BLOCK_DEPENDENCY} is possible")
             return
+        for why in self.conflicts(kernel, previous, limit):
+            report(kernel, why)
+
+    def conflicts(self, kernel: LoadedKernel, previous: LoadedKernel, limit: int) -> list[str]:
+        """What the first jobs of a kernel read too early of the last ones of an earlier kernel."""
         key = self._keys[previous.ofm.view.region]
         readers = [each for each in kernel.reads if self._keys[each.view.region] == key]
         readers = [each for each in readers if _overlaps(each, previous.ofm)]
         if not readers:
-            return
+            return []
         jobs = ofm_jobs(previous.state, limit, last=True)
         shadow = self._shadows[key]
         numbers = np.zeros((previous.ofm.view.h, previous.ofm.view.w, previous.ofm.view.c), np.int8)
         for back, job in enumerate(reversed(jobs), 1):
             numbers[slice(*job.rows), slice(*job.columns), slice(*job.channels)] = back
         previous.ofm.mark(shadow, numbers)
-        for storage in readers:
-            worst = _conflict(kernel.state, storage, shadow, limit)
-            if worst:
-                report(kernel, worst)
+        found = [_conflict(kernel.state, storage, shadow, limit) for storage in readers]
         previous.ofm.mark(shadow, np.zeros_like(numbers))
+        return [why for why in found if why]
+
+
+def find_early_blocks(program: Program) -> tuple[str, ...]:
+    """Return the kernels that BLOCKDEP lets run ahead of blocks of any earlier kernel.
+
+    Stricter than what Vela guarantees: with kernels of one block each, BLOCKDEP can reach past the
+    kernel before (EMIT.md §5). Waits for kernels end what came before them.
+    """
+    checker = BlockDependency(
+        {region.key: region.size_bytes for region in program.regions.values()},
+        {index: region.key for index, region in program.regions.items()},
+    )
+    found = []
+    earlier: list[LoadedKernel] = []
+    for command in program.commands:
+        if isinstance(command, Wait):
+            if command.is_kernel:
+                earlier = earlier[len(earlier) - min(command.outstanding, len(earlier)) :]
+        elif isinstance(command, LoadedKernel):
+            limit = command.state.block_dependency
+            for previous in reversed(earlier):
+                if limit <= 0:
+                    break
+                found += [
+                    f"{command.state.label} behind {previous.state.label}: {why}"
+                    for why in checker.conflicts(command, previous, limit)
+                ]
+                limit -= len(ofm_jobs(previous.state, MAX_BLOCK_DEPENDENCY, last=True))
+            earlier = [*earlier, command][-MAX_BLOCK_DEPENDENCY:]
+    return tuple(found)
 
 
 def _overlaps(first: Storage, second: Storage) -> bool:

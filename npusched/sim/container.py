@@ -96,7 +96,7 @@ def read_compiled_file(content: bytes, name: str = "compiled") -> CompiledFile:
     are not as Vela writes them.
     """
     model = read_compiled(content, name)
-    offsets = _allocation(content, model)
+    offsets = planned_offsets(content, model)
     operators = tuple(
         _operator(graph, op, offsets[graph.index])
         for graph in model.subgraphs
@@ -112,8 +112,11 @@ def read_compiled_file(content: bytes, name: str = "compiled") -> CompiledFile:
     return CompiledFile(model=model, operators=operators)
 
 
-def _allocation(content: bytes, model: Model) -> tuple[tuple[int, ...], ...]:
-    """Return the planned offsets of the tensors of each subgraph, -1 = none."""
+def planned_offsets(content: bytes, model: Model) -> tuple[tuple[int, ...], ...]:
+    """Return the offsets of the tensors of each subgraph in the arena as planned, -1 = none.
+
+    Raises ModelError for a table that is too short.
+    """
     root = decode(content)
     entry = next((m for m in root.records("metadata") if m.text("name") == _METADATA), None)
     counts = [len(graph.tensors) for graph in model.subgraphs]

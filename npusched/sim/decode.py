@@ -59,7 +59,10 @@ class WeightDecoder:
                 f"{channels} channels on {self._cores} cores need {streams}",
                 "the stream is damaged or made for another accelerator: compile the model again",
             )
-        layouts = [self._layout(state, core, channels) for core in range(streams)]
+        layouts = [
+            weight_layout(state, core, channels, state.block.c, self._cores, self._ublock)
+            for core in range(streams)
+        ]
         bound = ifm_bound(state)
         key = (tuple(weights), tuple(scales), tuple(layouts), bound)
         known = self._prepared.get(key)
@@ -95,25 +98,31 @@ class WeightDecoder:
             found = self._volumes[raw, layout] = arrange_weights(decode_mlw(raw), layout)
         return found
 
-    def _layout(self, state: KernelState, core: int, channels: int) -> WeightLayout:
-        """Return how core ``core``'s stream is laid out (SIM.md §3 "Two cores")."""
-        cores, window = self._cores, state.window
-        is_depthwise = state.kind is StreamOpKind.DEPTHWISE
-        traversal = Traversal.PART_KERNEL if state.is_part_kernel else Traversal.DEPTH_FIRST
-        return WeightLayout(
-            ohwi=(
-                (channels - core + cores - 1) // cores,
-                window.h,
-                window.w,
-                1 if is_depthwise else state.ifm.c,
-            ),
-            block_depth=(state.block.c - core + cores - 1) // cores,
-            ublock_depth=self._ublock,
-            traversal=Traversal.DEPTHWISE if is_depthwise else traversal,
-            wide=state.ifm.dtype.itemsize == 2,
-            dilation_h=window.dilation_h,
-            dilation_w=window.dilation_w,
-        )
+
+def weight_layout(
+    state: KernelState, core: int, channels: int, block_depth: int, cores: int, ublock_depth: int
+) -> WeightLayout:
+    """Return how core ``core``'s stream of a kernel is laid out (SIM.md §3 "Two cores").
+
+    ``channels`` and ``block_depth`` count the output channels of all cores.
+    """
+    window = state.window
+    is_depthwise = state.kind is StreamOpKind.DEPTHWISE
+    traversal = Traversal.PART_KERNEL if state.is_part_kernel else Traversal.DEPTH_FIRST
+    return WeightLayout(
+        ohwi=(
+            (channels - core + cores - 1) // cores,
+            window.h,
+            window.w,
+            1 if is_depthwise else state.ifm.c,
+        ),
+        block_depth=(block_depth - core + cores - 1) // cores,
+        ublock_depth=ublock_depth,
+        traversal=Traversal.DEPTHWISE if is_depthwise else traversal,
+        wide=state.ifm.dtype.itemsize == 2,
+        dilation_h=window.dilation_h,
+        dilation_w=window.dilation_w,
+    )
 
 
 def ifm_bound(state: KernelState) -> int:

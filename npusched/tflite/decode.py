@@ -39,16 +39,18 @@ def corrupt(what: str, position: int, size: int) -> NoReturn:
     )
 
 
-def decode(content: bytes, table: str = "Model") -> Record:
+def decode(content: bytes, table: str = "Model", *, keeps_text: bool = False) -> Record:
     """Return the root table of a flatbuffer.
 
     ``content`` starts with the offset of a ``table`` and a 4-byte identifier, which the caller
-    has looked at. Time and memory are linear in ``len(content)``. Raises ModelError (with the
-    byte offset) for anything that lies outside the file or exceeds a budget.
+    has looked at. ``keeps_text``: texts that are to be written again keep control characters and
+    invalid UTF-8 (as surrogates); else those become U+FFFD. Time and memory are linear in
+    ``len(content)``. Raises ModelError (with the byte offset) for anything that lies outside the
+    file or exceeds a budget.
     """
     if len(content) < 8:
         corrupt("too short for a flatbuffer (8 bytes)", 0, len(content))
-    decoder = _Decoder(content)
+    decoder = _Decoder(content, keeps_text)
     return decoder.table(_U32.unpack_from(content, 0)[0], TABLES[table], 0)
 
 
@@ -63,8 +65,9 @@ def _printable(raw: bytes) -> str:
 class _Decoder:
     """Position-checked access to one file and the budgets it has left."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, keeps_text: bool = False) -> None:
         self.content = content
+        self.keeps_text = keeps_text
         self.view = memoryview(content).toreadonly()
         self.size = len(content)
         self.tables_left = min(MAX_TABLES, self.size // 4 + 16)
@@ -168,7 +171,8 @@ class _Decoder:
         self.numbers_left -= count
         if self.numbers_left < 0:
             self.fail("more text than a file of this size can hold", target)
-        return _printable(self.content[target + 4 : target + 4 + count])
+        raw = self.content[target + 4 : target + 4 + count]
+        return raw.decode("utf-8", "surrogateescape") if self.keeps_text else _printable(raw)
 
     def vector(self, target: int, field: Field, depth: int) -> Value:
         """Decode a vector: of bytes as a view, of other scalars, strings or tables as a tuple."""

@@ -66,7 +66,7 @@ class _Encoder:
         if isinstance(value, Record):
             return self.table(value)
         if isinstance(value, str):
-            raw = value.encode()
+            raw = value.encode("utf-8", "surrogateescape")
             self.align(4)
             position = len(self.out)
             self.out += struct.pack("<I", len(raw)) + raw + b"\0"

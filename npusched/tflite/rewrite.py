@@ -1,8 +1,12 @@
-"""Editing a file: ops get other constants, results and activations, or go away."""
+"""Editing a file: ops get other constants, results and activations, or go away.
+
+Also a file with other constants, shapes and metadata, all else as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -48,13 +52,7 @@ def rewrite(
     ``content`` must have been read (verified) before. Raises ModelError for files whose data lies
     behind the flatbuffer (more than 2 GiB), because offsets would have to move.
     """
-    root = decode(content)
-    if any(b.integer("offset") > 1 for b in root.records("buffers")):
-        raise ModelError(
-            "cannot rewrite the model",
-            "its constants lie behind the flatbuffer (a model of 2 GiB or more)",
-            "convert it again without large buffers",
-        )
+    root = _decode(content)
     graph = root.records("subgraphs")[subgraph]
     buffers, tensors = list(root.records("buffers")), list(graph.records("tensors"))
     ops = list(graph.records("operators"))
@@ -75,6 +73,66 @@ def rewrite(
     graphs = list(root.records("subgraphs"))
     graphs[subgraph] = _with(graph, tensors=tuple(tensors), operators=kept)
     return encode(_with(root, subgraphs=tuple(graphs), buffers=tuple(buffers)))
+
+
+class TensorValues(msgspec.Struct, frozen=True):
+    """New shape and, if not None, new content of a tensor."""
+
+    shape: tuple[int, ...]
+    data: bytes | None = None
+
+
+def replace_values(
+    content: bytes,
+    tensors: Mapping[int, TensorValues],
+    metadata: Mapping[str, bytes],
+    subgraph: int = 0,
+) -> bytes:
+    """Return the file with tensors of one subgraph and metadata (by name) replaced; all else stays.
+
+    ``content`` must have been read (verified) before. Buffers begin at multiples of 16 bytes.
+    Raises ModelError as ``rewrite`` does, for content of a tensor that has no buffer or shares it,
+    and for metadata that is not there.
+    """
+    root = _decode(content)
+    graphs, buffers = list(root.records("subgraphs")), list(root.records("buffers"))
+    graph = graphs[subgraph]
+    written = list(graph.records("tensors"))
+    users = Counter(t.integer("buffer") for g in graphs for t in g.records("tensors"))
+    for index, values in tensors.items():
+        tensor = written[index]
+        written[index] = _with(tensor, shape=values.shape)
+        if values.data is None:
+            continue
+        buffer = tensor.integer("buffer")
+        if buffer == 0 and not values.data:
+            continue
+        if users[buffer] > 1 or not 0 < buffer < len(buffers):
+            raise _no_buffer(tensor.text("name"), f"buffer {buffer} has {users[buffer]} users")
+        buffers[buffer] = _with(buffers[buffer], data=values.data)
+    places = {m.text("name"): m.integer("buffer") for m in root.records("metadata")}
+    for name, data in metadata.items():
+        if not 0 < places.get(name, 0) < len(buffers):
+            raise _no_buffer(name, f"the file has metadata {', '.join(places) or 'none'}")
+        buffers[places[name]] = _with(buffers[places[name]], data=data)
+    graphs[subgraph] = _with(graph, tensors=tuple(written))
+    return encode(_with(root, subgraphs=tuple(graphs), buffers=tuple(buffers)))
+
+
+def _no_buffer(name: str, why: str) -> ModelError:
+    return ModelError(f"cannot replace the content of {name}", why, "compile the model again")
+
+
+def _decode(content: bytes) -> Record:
+    """Decode a file that is to be written again."""
+    root = decode(content, keeps_text=True)
+    if any(b.integer("offset") > 1 for b in root.records("buffers")):
+        raise ModelError(
+            "cannot rewrite the model",
+            "its constants lie behind the flatbuffer (a model of 2 GiB or more)",
+            "convert it again without large buffers",
+        )
+    return root
 
 
 def _tensor(constant: NewConstant, buffer: int) -> Record:

@@ -151,7 +151,9 @@ _OPS = {
 }
 
 _FAMILIES = {0: Family.U55, 1: Family.U65, 2: Family.U85}
-_TWO_WORDS = 0x4000
+TWO_WORDS = 0x4000
+"""Bit of commands that take two words."""
+
 _CODE = 0xC3FF
 _INTERNAL = 1 << 8
 
@@ -266,7 +268,7 @@ def decode_stream(payload: bytes) -> Stream:
         architecture_version=(identity >> 28, (identity >> 20) & 0xFF, (identity >> 16) & 15),
         start_bytes=start,
         words=words,
-        ops=tuple(_decode_ops(words, family)),
+        ops=tuple(decode_ops(words, family)),
     )
 
 
@@ -330,16 +332,17 @@ def _walk(
         kind = _OPS.get(code)
         if kind is not None:
             yield kind, offset, parameter, value, shown
-        elif code & 0x3FF < 0x100 and not code & _TWO_WORDS:
+        elif code & 0x3FF < 0x100 and not code & TWO_WORDS:
             raise _malformed(f"unknown command {code:#x} at byte {offset}")
         else:
             registers[code] = value
 
 
-def _decode_ops(words: tuple[int, ...], family: Family) -> Iterator[StreamOp]:
+def decode_ops(words: tuple[int, ...], family: Family) -> Iterator[StreamOp]:
+    """Yield the acting commands of command words. Raises ModelError for unknown ones."""
     for kind, offset, parameter, value, registers in _walk(words):
         if kind in KERNELS:
-            yield _kernel(kind, offset, parameter, registers, family)
+            yield kernel_op(kind, offset, parameter, registers, family)
         elif kind is StreamOpKind.DMA:
             yield _dma(offset, parameter, registers)
         elif kind is not None:
@@ -355,7 +358,7 @@ def _ranges(registers: Registers, region: int, *firsts: Register) -> tuple[Addre
     )
 
 
-def _kernel(
+def kernel_op(
     kind: StreamOpKind, offset: int, parameter: int, registers: Registers, family: Family
 ) -> StreamOp:
     """Describe a kernel. A U85 convolution with parameter bit 0 takes its weights from IFM2."""

@@ -34,7 +34,7 @@ COMMANDS: Table = {
     ),
     "cli.executing:prove#2": cli("prove", CHAIN, *U55, "--plan", "--arena-cache-size", "4KiB"),
     "cli.executing:prove#3": cli("prove", CHAIN, *U55, "--sram", "4KiB"),
-    "cli.executing:_check_plan_options": cli(
+    "cli.executing:check_plan_options": cli(
         "prove", CHAIN, *U55, "--plan-file", "plan.json", "--sram", "4KiB"
     ),
     "cli.executing:inspect": cli("inspect", CHAIN, "--trace", "out.json"),
@@ -44,7 +44,7 @@ COMMANDS: Table = {
     "cli.options:_with_target.wrapped": cli("inspect", CHAIN, "--memory-mode", "Sram_Only"),
     "cli.options:candidate_options.wrapped": cli("plan", CHAIN, *PLAIN, "--max-compilations", "3"),
     "cli.output:write_result": _full_stdout,
-    "cli.output:write_file": cli("demo", "mobilenet", "-o", "/absent\x1b[2J/x.tflite"),
+    "api.files:write_in_one_step": cli("demo", "mobilenet", "-o", "/absent\x1b[2J/x.tflite"),
     "cli.parse:read_bytes": cli("plan", "/dev/zero", *PLAIN),
     "cli.parse:parse_shapes": cli("plan", CHAIN, *PLAIN, "--input-shape", "x\n=1,a"),
     "cli.sweep:sweep": cli("sweep", CHAIN, "--show", "store.sqlite"),

@@ -233,7 +233,7 @@ STREAMS: Table = {
     "sim.arithmetic:_refuse": _edited(Register.ACTIVATION_MAX, 0xFF00),
     "sim.container:numpy_type": lambda _: numpy_type(DataType.UNKNOWN),
     "sim.container:read_compiled_file": lambda place: place.cli("run", CHAIN),
-    "sim.container:_allocation": _short_metadata,
+    "sim.container:planned_offsets": _short_metadata,
     "sim.container:_operator": lambda _: read_compiled_file(built(_few_inputs)),
     "sim.container:_operator.placed": lambda _: read_compiled_file(_with_root(metadata=())),
     "sim.container:run_operator": lambda _: run_operator(

@@ -71,6 +71,8 @@ def made(name: str) -> Published:
     target = load_target(TARGET)
     if name == "prove":
         return api.prove_report(small(), name="s", target=target, inputs=2, use_cache=False)
+    if name == "emit":
+        return npusched.emit(small(), TARGET, prove=2, use_cache=False).report
     compiled = compile_model(small(), target, cache=None).compiled
     if name == "run":
         return api.run_compiled(compiled, name="s")[0]

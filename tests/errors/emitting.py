@@ -1,0 +1,186 @@
+"""Triggers of the errors of ``npusched emit``: options, templates, plans, containers, the gate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+
+from msgspec import structs
+
+from npusched import api
+from npusched.api import emitting
+from npusched.api.options import PlanOptions
+from npusched.api.planning import prepare
+from npusched.demos import demo
+from npusched.emit import template as templates
+from npusched.emit.container import npu_operators, write_file, write_payload
+from npusched.emit.gate import CheckName, check_file
+from npusched.emit.matching import _rows, match_kernels
+from npusched.emit.planned import emit_plan
+from npusched.emit.registers import _check_channels, _locate, check_stripes
+from npusched.emit.shram import shram_registers
+from npusched.emit.template import make_template, read_template
+from npusched.emit.weights import _scale_rows
+from npusched.graph.types import Upscale
+from npusched.hardware import load_target
+from npusched.hardware.target import AcceleratorU55, Block
+from npusched.tflite.rewrite import replace_values
+from npusched.vela.runner import compile_model
+from tests.emit.emitting_kit import Ready, ready
+from tests.errors.place import CHAIN, U55, Place, Table, cli
+
+CONFIG = "ethos-u55-128"
+
+
+@cache
+def _chain() -> Ready:
+    """A small model, ready to be emitted."""
+    return ready("chain:2", CONFIG)
+
+
+def _of_another_vela(place: Place) -> None:
+    place.patch.setattr("npusched.vela.runner.vela_version", lambda: "4.9.0")
+    place.cli("emit", CHAIN, *U55, "-o", str(place.folder / "out.tflite"))
+
+
+def _differs(place: Place) -> None:
+    """The proof finds a difference; it stands in for LiteRT."""
+    found = SimpleNamespace(
+        verdict=None, outputs=[SimpleNamespace(name="y\n", differing=3)], difference=None,
+        exceptions=(),
+    )  # fmt: skip
+    place.patch.setattr(emitting, "prove", lambda *_, **__: found)
+    model = _chain().prepared.model
+    emitting._prove(model, None, api.EmitSettings(prove=1))  # type: ignore[arg-type]
+
+
+def _no_kernel(_: Place) -> None:
+    """The graph of a longer model against the template of a shorter one."""
+    longer = prepare(
+        demo("chain:3"),
+        name="chain",
+        target=load_target(CONFIG),
+        options=PlanOptions(candidates="none", use_cache=False),
+    )
+    match_kernels(_chain().template, longer.model, longer.graph)
+
+
+def _no_rows(_: Place) -> None:
+    known = _chain()
+    _rows(replace(known.template, result=structs.replace(known.template.result, columns={})))
+
+
+def _stray(_: Place) -> None:
+    known = _chain()
+    kernel = known.template.by_partition[0][0]
+    emit_plan(
+        known.template,
+        known.prepared.model,
+        known.prepared.graph,
+        known.planner.plan(None),
+        match=replace(known.match, strays=(kernel,)),
+    )
+
+
+def _payload() -> bytes:
+    """The command stream's tensor in Vela's file."""
+    from tests.emit.emit_kit import Parts
+
+    parts = Parts(_chain().template.result.compiled)
+    (operator,) = npu_operators(parts.root)
+    return parts.data(operator.ints("inputs")[0])
+
+
+def _too_large_block(_: Place) -> None:
+    accelerator = load_target(CONFIG).accelerator
+    assert isinstance(accelerator, AcceleratorU55)
+    state = _chain().template.by_partition[0][0].state
+    shram_registers(state, Block(64, 64, 128), accelerator)
+
+
+def _upscaled(_: Place) -> None:
+    kernel = _chain().template.by_partition[0][0]
+    check_stripes(replace(kernel, state=replace(kernel.state, upscale=Upscale.NEAREST)))
+
+
+def _small_ring(_: Place) -> None:
+    known = _chain()
+    kernel = known.template.by_partition[0][0]
+    use = kernel.ofm
+    placed = SimpleNamespace(region=1, address=0, rows=2)
+    _locate({}, "ofm", use, kernel.state.ofm, placed, (0, 3, False), 0)  # type: ignore[arg-type]
+
+
+def _fails_its_gate(_: Place) -> None:
+    known = _chain()
+    emitted = known.emit(known.planner.plan(None))
+    small = replace(emitted, arena_bytes=emitted.arena_bytes // 2 // 16 * 16)
+    gate = check_file(write_file(small), small, known.target)
+    assert any(check.name is CheckName.RANGES for check in gate.failed)
+    gate.require()
+
+
+def _several_subgraphs(_: Place) -> None:
+    """A model that calls another subgraph once, and has a convolution for the NPU."""
+    from npusched.ir import OpKind
+    from npusched.ir.options import CallOptions
+    from npusched.tflite import Builder
+
+    b = Builder("calls")
+    init = b.subgraph("init")
+    start = init.const([[0, 0, 0, 0]], "int8", scale=0.5)
+    init.assign_variable(init.var_handle("state"), start)
+    b.op(OpKind.CALL_ONCE, [], [], CallOptions(subgraphs=(init.index,)))
+    b.output(b.conv2d(b.input("x", (1, 8, 8, 4)), 4))
+    target = load_target(CONFIG)
+    read_template(
+        compile_model(b.build(), target, templates.template_options(target), cache=None), target
+    )
+
+
+def _float_model(place: Place) -> None:
+    from npusched.tflite import Builder
+
+    b = Builder("float")
+    b.output(b.relu(b.input("x", (1, 8, 8, 4), "float32")))
+    make_template(b.build(), load_target(CONFIG))
+    assert place
+
+
+def _over_budget(_: Place) -> None:
+    raise emitting._over_budget(4096, 5000)
+
+
+def _bad_metadata(_: Place) -> None:
+    replace_values(_chain().template.result.compiled, {}, {"No\nthing": b""})
+
+
+EMITTING: Table = {
+    "api.emitting:_template": _of_another_vela,
+    "api.emitting:_over_budget": _over_budget,
+    "api.emitting:_prove": _differs,
+    "cli.emitting:_check_options": cli("emit", CHAIN, *U55, "-o", "out.json"),
+    "cli.emitting:_check_options#2": cli(
+        "emit", CHAIN, *U55, "-o", "out.tflite", "--identity", "--sram", "8KiB"
+    ),
+    "emit.container:write_payload": lambda _: write_payload(_payload(), (0x0107,) * (1 << 24)),
+    "emit.container:_unfit": lambda _: write_payload(b"COP2" + _payload()[4:], (0xFFFF0000,)),
+    "emit.gate:Gate.require": _fails_its_gate,
+    "emit.matching:match_kernels": _no_kernel,
+    "emit.matching:_rows": _no_rows,
+    "emit.planned:_refuse": _stray,
+    "emit.registers:check_stripes": _upscaled,
+    "emit.registers:_check_channels": lambda _: _check_channels(
+        _chain().template.by_partition[0][0], 3
+    ),
+    "emit.registers:_locate": _small_ring,
+    "emit.shram:_too_large": _too_large_block,
+    "emit.template:make_template": lambda _: make_template(
+        demo("chain:2"), load_target("ethos-u85-256")
+    ),
+    "emit.template:make_template#2": _float_model,
+    "emit.template:_refuse": _several_subgraphs,
+    "emit.weights:_scale_rows": lambda _: _scale_rows(bytes(9), 1),
+    "tflite.rewrite:_no_buffer": _bad_metadata,
+}
