@@ -12,14 +12,13 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from npusched.errors import ModelError
 from npusched.ir import DataType, Model, OpKind, Options, Shape
 from npusched.tflite.builder import SubgraphBuilder
 from npusched.tflite.constants import NUMPY_TYPES
-from npusched.tflite.decode import decode
 from npusched.tflite.encode import encode
 from npusched.tflite.graph_builder import FileState, Ref, pack_int4
 from npusched.tflite.records import Record, Value
+from npusched.tflite.rewrite import decode_to_write
 from npusched.tflite.schema import TENSOR_TYPES
 from npusched.tflite.write_options import write_options
 
@@ -49,13 +48,7 @@ class Editor(SubgraphBuilder):
     """
 
     def __init__(self, model: Model, subgraph: int = 0) -> None:
-        self.root = decode(model.content)
-        if any(b.integer("offset") > 1 for b in self.root.records("buffers")):
-            raise ModelError(
-                "cannot rewrite the model",
-                "its constants lie behind the flatbuffer (a model of 2 GiB or more)",
-                "convert it again without large buffers",
-            )
+        self.root = decode_to_write(model.content)
         state = _File(
             seed=0,
             buffers=list(self.root.records("buffers")),

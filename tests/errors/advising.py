@@ -33,5 +33,5 @@ ADVISING: Table = {
     "api.advising:changed_model": _no_such_advice,
     "api.advising:changed_model#2": _about_the_target,
     "cli.advise:advise": cli("advise", CHAIN, *PLAIN, "--apply", "1"),
-    "tflite.editor:Editor.__init__": _behind_the_flatbuffer,
+    "tflite.rewrite:decode_to_write": _behind_the_flatbuffer,
 }

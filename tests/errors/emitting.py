@@ -15,6 +15,7 @@ from npusched.api.planning import prepare
 from npusched.demos import demo
 from npusched.emit import template as templates
 from npusched.emit.container import npu_operators, write_file, write_payload
+from npusched.emit.fitting import fit
 from npusched.emit.gate import CheckName, check_file
 from npusched.emit.matching import _rows, match_kernels
 from npusched.emit.planned import emit_plan
@@ -149,7 +150,14 @@ def _float_model(place: Place) -> None:
 
 
 def _over_budget(_: Place) -> None:
-    raise emitting._over_budget(4096, 5000)
+    """Whatever is planned, the file is larger than the budget."""
+    known = _chain()
+    plan = known.planner.plan(None)
+    emitted = emit_plan(
+        known.template, known.prepared.model, known.prepared.graph, plan, match=known.match
+    )
+    target = load_target(CONFIG)
+    fit(lambda _: plan, lambda _: emitted, target, 1024, may_plan_again=False)
 
 
 def _bad_metadata(_: Place) -> None:
@@ -158,7 +166,7 @@ def _bad_metadata(_: Place) -> None:
 
 EMITTING: Table = {
     "api.emitting:_template": _of_another_vela,
-    "api.emitting:_over_budget": _over_budget,
+    "emit.fitting:fit": _over_budget,
     "api.emitting:_prove": _differs,
     "cli.emitting:_check_options": cli("emit", CHAIN, *U55, "-o", "out.json"),
     "cli.emitting:_check_options#2": cli(
@@ -169,7 +177,7 @@ EMITTING: Table = {
     "emit.gate:Gate.require": _fails_its_gate,
     "emit.matching:match_kernels": _no_kernel,
     "emit.matching:_rows": _no_rows,
-    "emit.planned:_refuse": _stray,
+    "emit.plan_places:refuse": _stray,
     "emit.registers:check_stripes": _upscaled,
     "emit.registers:_check_channels": lambda _: _check_channels(
         _chain().template.by_partition[0][0], 3
