@@ -16,14 +16,15 @@ from npusched.api.options import PlanOptions
 from npusched.api.plan_files import check_same, given_plan, options_of
 from npusched.api.planning import Planned, content_of, make_plan, read, report_of
 from npusched.emit.container import write_file
+from npusched.emit.fitting import fit
 from npusched.emit.gate import MEANINGS, Gate, check_file, used_bytes
 from npusched.emit.identity import emit_identity
-from npusched.emit.matching import match_kernels
+from npusched.emit.matching import KernelMatch, match_kernels
 from npusched.emit.parts import Emitted
 from npusched.emit.planned import emit_plan
 from npusched.emit.safe_rolling import with_safe_rolling
 from npusched.emit.template import Template, make_template
-from npusched.errors import EmitError, InfeasibleError
+from npusched.errors import EmitError
 from npusched.report.emit_types import (
     EMIT_SCHEMA_VERSION,
     BufferFacts,
@@ -35,7 +36,7 @@ from npusched.report.emit_types import (
     SizeFacts,
 )
 from npusched.report.execution_types import OutputFacts
-from npusched.schedule import BufferKind
+from npusched.schedule import BufferKind, Plan
 from npusched.sim.container import SCRATCH
 from npusched.sim.proof import Proof, Verdict, prove
 from npusched.sim.reference import random_inputs
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
 
 SUPPORTED_VELA = "5.2."
 """Versions of Vela whose streams and container are known: those that begin so."""
-
-MAX_ATTEMPTS = 6
-"""Plans that are made, each with less SRAM, until the file keeps the budget."""
 
 PLANNED = "planned"
 
@@ -234,51 +232,30 @@ def _fitting(
     given: PlanReport | None,
     plan_name: str,
 ) -> _Made:
-    """Plan until the file keeps the budget: its weights and buffers can be larger than planned.
-
-    A given plan is taken as it is.
-    """
+    """Plan until the file keeps the budget. A given plan is taken as it is."""
     target = template.target
-    budget = limit = options.budget_bytes(target)
-    match, least = None, 0
-    tried: list[int | None] = []
-    for attempt in range(1, MAX_ATTEMPTS + 1):
-        asked = options if attempt == 1 else msgspec.structs.replace(options, sram=limit)
-        try:
-            planned = make_plan(content, name=name, target=target, options=asked)
-        except InfeasibleError as error:
-            smallest = error.values.get("smallest_feasible_bytes")
-            if attempt == 1 or not isinstance(smallest, int) or smallest in tried:
-                raise (error if attempt == 1 else _over_budget(budget, least)) from None
-            limit = smallest
-            continue
-        tried.append(limit)
+    budget = options.budget_bytes(target)
+    plans: list[Planned] = []
+    match: KernelMatch | None = None
+
+    def make(limit: int | None) -> Plan:
+        asked = options if limit == budget else msgspec.structs.replace(options, sram=limit)
+        planned = make_plan(content, name=name, target=target, options=asked)
         if given is not None:
             check_same(given, report_of(planned, target), plan_name)
-        model, graph = planned.ready[:2]
+        plans.append(planned)
+        return planned.plan
+
+    def build(plan: Plan) -> Emitted:
+        nonlocal match
+        model, graph = plans[-1].ready[:2]
         match = match or match_kernels(template, model, graph)
-        plan = planned.plan
         if settings.safe_rolling:
             plan = with_safe_rolling(graph, plan)
-        emitted = emit_plan(template, model, graph, plan, match=match)
-        used = used_bytes(emitted, target)
-        if budget is None or limit is None or used <= budget:
-            return _Made(emitted, planned, attempt, limit)
-        least = min(least or used, used)
-        if given is not None:
-            break
-        limit = min(limit, planned.plan.sram_peak_bytes) - (used - budget)
-    raise _over_budget(budget, least)
+        return emit_plan(template, model, graph, plan, match=match)
 
-
-def _over_budget(budget: int | None, least: int) -> EmitError:
-    return EmitError(
-        f"no file keeps the budget of {budget} bytes",
-        f"with the real sizes of weights and buffers the smallest that was made uses {least} bytes",
-        f"give --sram {least} or more",
-        budget_bytes=budget,
-        least_bytes=least,
-    )
+    fitted = fit(make, build, target, budget, may_plan_again=given is None)
+    return _Made(fitted.emitted, plans[-1], fitted.attempts, fitted.limit_bytes)
 
 
 def _prove(model: Model, executable: Executable, settings: EmitSettings) -> Proof:
