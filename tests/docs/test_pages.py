@@ -128,22 +128,38 @@ def test_commands_without_a_prompt_parse() -> None:
                     assert option in names, f"{page.name}: {row}"
 
 
-def test_the_readme_shows_what_its_first_command_prints(
+def test_the_start_page_shows_what_the_readme_s_first_command_prints(
     capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
-    """To the letter; with --update-golden the output is written into the README."""
-    page = REPOSITORY / "README.md"
-    text = page.read_text(encoding="utf-8")
-    first = re.search(r"^pip install \. && npusched (.*)$", text, re.MULTILINE)
+    """To the letter; with --update-golden the output is written into the page."""
+    first = re.search(
+        r"^pip install \. && npusched (.*)$",
+        (REPOSITORY / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     assert first is not None
     assert run([*shlex.split(first[1]), "--no-cache"]) == 0
     shown = capsys.readouterr().out.rstrip("\n")
+    page = DOCS / "index.md"
+    text = page.read_text(encoding="utf-8")
+    assert f"$ npusched {first[1]}\n" in text
     block = re.search(r"(?<=^```text\n).*?(?=\n```$)", text, re.MULTILINE | re.DOTALL)
     assert block is not None
     if request.config.getoption("--update-golden"):
         page.write_text(text[: block.start()] + shown + text[block.end() :], encoding="utf-8")
     else:
         assert block[0] == shown
+
+
+def test_the_readme_names_every_command_of_its_table() -> None:
+    """Commands of the table parse, and those that answer a question are all there."""
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"\| `npusched (\w+) ([^`]*)` \|", text)
+    for name, rest in named:
+        options = {option for each in app.commands[name].params for option in each.opts}
+        assert set(re.findall(r"(?<= )--?[a-z][\w-]*", f" {rest}")) <= options, name
+    aside = {"cache", "completion", "configs", "demo", "doctor", "fold", "plot", "run"}
+    assert {name for name, _ in named} == set(app.commands) - aside
 
 
 def test_the_python_examples_run(
