@@ -76,9 +76,7 @@ def issue_of(*places: Place) -> Issue:
 
 
 def place(number: int, size: int, **changes: int) -> Place:
-    return replace(
-        Place(number=number, memory="arena", tensor=number, size_bytes=size), **changes
-    )
+    return replace(Place(number=number, memory="arena", tensor=number, size_bytes=size), **changes)
 
 
 def test_places_that_take_over_share_an_address() -> None:
