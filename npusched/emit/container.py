@@ -41,7 +41,7 @@ def write_file(emitted: Emitted) -> bytes:
     subgraphs, no allocation; and for streams that no driver action can announce.
     """
     root = decode(emitted.template)
-    graph = _only_graph(root)
+    graph = _main_graph(root)
     ops = npu_operators(root)
     if len(ops) != len(emitted.streams):
         raise _unfit(f"it has {len(ops)} NPU operators, {len(emitted.streams)} streams were made")
@@ -94,11 +94,14 @@ def write_payload(template: bytes, words: tuple[int, ...]) -> bytes:
     return _COP1 + struct.pack(f"<{len(head)}I", *head) + np.array(words, "<u4").tobytes()
 
 
-def _only_graph(root: Record) -> Record:
-    graphs = root.records("subgraphs")
-    if len(graphs) != 1:
-        raise _unfit(f"it has {len(graphs)} subgraphs; only one can be emitted")
-    return graphs[0]
+def _main_graph(root: Record) -> Record:
+    """The first subgraph; others may only have tensors without a place in the arena."""
+    main, *others = root.records("subgraphs")
+    codes = [code.text("custom_code") for code in root.records("operator_codes")]
+    for graph in others:
+        if any(codes[op.integer("opcode_index")] == NPU_OP for op in graph.records("operators")):
+            raise _unfit("several of its subgraphs use the NPU; only the first can be emitted")
+    return main
 
 
 def _content(root: Record, graph: Record, tensor: int) -> bytes:
@@ -116,13 +119,15 @@ def _allocation(root: Record, graph: Record, emitted: Emitted) -> bytes:
     for op in npu_operators(root):
         for memory in op.ints("inputs")[2:4]:
             offsets[memory] = 0
+    total = sum(len(each.records("tensors")) for each in root.records("subgraphs"))
     entry = next((m for m in root.records("metadata") if m.text("name") == ALLOCATION), None)
     if entry is None:
         raise _unfit(f"it has no {ALLOCATION}")
     old = bytes(root.records("buffers")[entry.integer("buffer")].blob("data"))
-    if len(old) != 4 * (_HEAD + count):
-        raise _unfit(f"its {ALLOCATION} has {len(old)} bytes for {count} tensors")
-    return old[: 4 * _HEAD] + np.array(offsets, "<i4").tobytes()
+    if len(old) != 4 * (_HEAD + total):
+        raise _unfit(f"its {ALLOCATION} has {len(old)} bytes for {total} tensors")
+    rest = old[4 * (_HEAD + count) :]
+    return old[: 4 * _HEAD] + np.array(offsets, "<i4").tobytes() + rest
 
 
 def _unfit(why: str) -> EmitError:

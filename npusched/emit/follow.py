@@ -76,7 +76,7 @@ class Follower:
     def _new(self, memory: int, span: Span, granule: int) -> int:
         self._now += 1
         value = len(self._parents)
-        self._lives.append((self._now, self._now))
+        self._lives.append((self._now, self._now + 1))
         self._parents.append(value)
         self._spans.append((memory, *span))
         self._granules.append(granule)

@@ -118,7 +118,8 @@ def check_file(
     except (SimError, ModelError) as error:
         found[CheckName.RANGES].append(f"{error.what}: {error.why}")
     if executable is not None:
-        for number, hazards in enumerate(check_executable(executable, accelerator)):
+        stripes = [{k.index: k.template for k in stream.kernels} for stream in emitted.streams]
+        for number, hazards in enumerate(check_executable(executable, accelerator, stripes)):
             for hazard in hazards:
                 found[_HAZARDS[hazard.kind]].append(f"NPU operator {number}, {hazard}")
         for number, program in enumerate(executable.programs):

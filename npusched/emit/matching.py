@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from npusched.emit.template import Template, TemplateKernel
 from npusched.errors import EmitError
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import Placement
+from npusched.graph.types import Placement, ScheduledOp
 from npusched.ir import Model
 from npusched.vela.match import match_ops
 from npusched.vela.reader import read_ops, read_queue
@@ -31,6 +31,8 @@ def match_kernels(template: Template, model: Model, graph: OpGraph) -> KernelMat
 
     ``graph``: in its own order. Raises EmitError if an op of ours has no kernel.
     """
+    if len(model.subgraphs) > 1:
+        return KernelMatch(_in_order(template, graph), ())
     database = template.result.database
     ops = read_ops(database, [len(each.ops) for each in model.subgraphs])
     matching = match_ops(graph, ops)
@@ -48,12 +50,38 @@ def match_kernels(template: Template, model: Model, graph: OpGraph) -> KernelMat
             strays.append(kernel)
     for op in graph.ops:
         if op.placement is Placement.NPU and op.id not in found:
-            raise EmitError(
-                f"cannot emit the plan: Vela has no kernel for op {op.id}",
-                f"{op.kind.value} {op.name!r}",
-                "Vela lowers this model in another way; report it",
-            )
+            raise _unmatched(op)
     return KernelMatch({v: tuple(each) for v, each in found.items()}, tuple(strays))
+
+
+def _in_order(template: Template, graph: OpGraph) -> dict[int, tuple[TemplateKernel, ...]]:
+    """Kernels of ops by order alone: the database describes one subgraph only, not always ours.
+
+    Raises EmitError unless each piece of an op is one kernel with a result of its size.
+    """
+    waiting = list(template.kernels)
+    found = {}
+    for op in graph.ops:
+        if op.placement is Placement.CPU:
+            continue
+        own, waiting = waiting[: op.count], waiting[op.count :]
+        sizes = [each.rows * each.state.ofm.w * each.channels for each in own]
+        is_conv = op.weights is not None
+        alike = all((each.weights != ()) == is_conv for each in own)
+        if not alike or sizes != [op.final_ofm.elements] * op.count:
+            raise _unmatched(op)
+        found[op.id] = tuple(own)
+    if waiting:
+        raise _unmatched(graph.ops[-1])
+    return found
+
+
+def _unmatched(op: ScheduledOp) -> EmitError:
+    return EmitError(
+        f"cannot emit the plan: Vela has no kernel for op {op.id}",
+        f"{op.kind.value} {op.name!r}",
+        "Vela lowers this model in another way; report it",
+    )
 
 
 def _rows(template: Template) -> list[tuple[TemplateKernel, int]]:

@@ -85,11 +85,11 @@ def read_template(result: VelaResult, target: Target) -> Template:
     """Take a compiled file apart (see ``Template``). Raises EmitError, SimError, ModelError."""
     file = read_compiled_file(result.compiled, "template")
     graph = file.model.subgraphs[0]
-    if any(operator.subgraph for operator in file.operators) or len(file.model.subgraphs) > 1:
+    offsets, *others = planned_offsets(result.compiled, file.model)
+    if any(operator.subgraph for operator in file.operators) or any(max(o) >= 0 for o in others):
         raise _refuse(
-            "the model has several subgraphs", "only the first one could run on the NPU as planned"
+            "several subgraphs use the NPU or its arena", "only the first one can be emitted"
         )
-    offsets = planned_offsets(result.compiled, file.model)[0]
     scratch = {operator.memory_tensors[0] for operator in file.operators}
     if len(scratch) != 1:
         raise _refuse("the NPU operators do not share one arena", f"scratch tensors {scratch}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from npusched.hardware.target import AcceleratorU55
 from npusched.sim.container import SCRATCH, NpuOperator
 from npusched.sim.hazards import Hazard, HazardKind, find_hazards
@@ -19,21 +21,27 @@ def host_spans(operator: NpuOperator) -> tuple[tuple[int, Span], ...]:
 
 
 def check_executable(
-    executable: Executable, accelerator: AcceleratorU55 | None = None
+    executable: Executable,
+    accelerator: AcceleratorU55 | None = None,
+    ops: Sequence[Mapping[int, int]] | None = None,
 ) -> tuple[tuple[Hazard, ...], ...]:
     """Return the findings of each NPU operator, in file order.
 
     What earlier operators left in shared memories counts as written. ``accelerator``: also check
-    that blocks fit its SHRAM.
+    that blocks fit its SHRAM. ``ops``: for each operator, which kernels are stripes of one op (see
+    ``find_stale_rows``).
     """
+    known = ops or [{}] * len(executable.programs)
     kept: dict[int, Array] = {}
     found = []
-    for operator, program in zip(executable.file.operators, executable.programs, strict=True):
+    for operator, program, own in zip(
+        executable.file.operators, executable.programs, known, strict=True
+    ):
         tensors = dict(zip(_scratch_keys(program), operator.memory_tensors, strict=True))
         written = {key: kept[tensor] for key, tensor in tensors.items() if tensor in kept}
         hazards = find_hazards(program, host_spans(operator), written)
         kept.update({tensor: written[key] for key, tensor in tensors.items()})
-        found.append(hazards + check_program(program, accelerator))
+        found.append(hazards + check_program(program, accelerator, own))
     return tuple(found)
 
 
@@ -52,8 +60,10 @@ def _scratch_keys(program: Program) -> tuple[int, int]:
 
 
 def check_program(
-    program: Program, accelerator: AcceleratorU55 | None = None
+    program: Program,
+    accelerator: AcceleratorU55 | None = None,
+    ops: Mapping[int, int] | None = None,
 ) -> tuple[Hazard, ...]:
     """Return stale rows, and with ``accelerator`` blocks that do not fit."""
     shram = () if accelerator is None else check_shram(program, accelerator)
-    return find_stale_rows(program) + shram
+    return find_stale_rows(program, ops) + shram

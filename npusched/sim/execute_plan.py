@@ -17,9 +17,8 @@ from npusched.errors import PlanError
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Access, FeatureMap, Layout, Placement, ScheduledOp
 from npusched.schedule.check_sharing import address_faults
+from npusched.schedule.issue import stripes_of
 from npusched.schedule.lifetimes import storage
-from npusched.schedule.replay import rows_read
-from npusched.schedule.rows import Policy
 from npusched.schedule.types import Buffer, BufferKind, Plan, Segment
 from npusched.sim.apply import compute, rows_needed
 from npusched.sim.host_ops import HostOps
@@ -140,7 +139,7 @@ def check_addresses(plan: Plan) -> None:
 
 
 class _Execution:
-    """One run: memories, and how far each op of the current segment is."""
+    """One run: memories, and what has been made."""
 
     def __init__(self, executor: PlanExecutor, inputs: Sequence[Array]) -> None:
         self.graph, self.plan = executor.graph, executor.plan
@@ -152,8 +151,6 @@ class _Execution:
         }
         self.step = 0
         self.segment: Segment
-        self.done: dict[int, int] = {}
-        self.makers: dict[int, int] = {}
         self.rolled: dict[int, Array] = {}
         self.rolled_rows: dict[int, int] = {}
         self.last_writer = {t: ops[-1] for t, ops in self.graph.writers.items() if ops}
@@ -205,8 +202,6 @@ class _Execution:
         """Mark weights that arrive now, and copy maps that this segment reads elsewhere."""
         self.step, self.segment = step, segment
         self._claim_weights(late=False)
-        self.done = dict.fromkeys(self.segment.ops, 0)
-        self.makers = {self.graph.ops[v].final_ofm.tensor: v for v in self.segment.ops}
         for copy in self.segment.copies:
             access = _whole_access(self.graph.feature_maps[copy.tensor])
             source = self._find(copy.tensor, memory=copy.source)
@@ -221,30 +216,13 @@ class _Execution:
                 self.memories[buffer.memory].claim(self._place(k, buffer))
 
     def _run_ops(self) -> None:
-        ops = self.segment.ops
-        self._make(ops[-1], self.graph.ops[ops[-1]].ofm.shape[1])
-        for v in ops[:-1]:
-            if not self._find(self.graph.ops[v].final_ofm.tensor, writes=True).rolling_rows:
-                self._make(v, self.graph.ops[v].ofm.shape[1])
-
-    def _make(self, v: int, upto: int) -> None:
-        """Let op v produce rows until ``upto`` of them exist: first what they need, then they."""
-        op = self.graph.ops[v]
-        run = self.segment.runs[self.segment.ops.index(v)]
-        total = op.ofm.shape[1]
-        while self.done[v] < upto:
-            start = self.done[v]
-            end = min(start + max(run.stripe_rows, 1), total)
-            if self.segment.policy is Policy.DEMAND:
-                end = min(end, upto)
-            for position, access in enumerate(op.ifms):
-                maker = self.makers.get(access.tensor, v)
-                if maker != v:
-                    self._make(maker, rows_read(op, position, start, end)[1])
+        made = {self.graph.ops[v].final_ofm.tensor for v in self.segment.ops}
+        rolling = {t for t in made if self._find(t, writes=True).rolling_rows}
+        for v, start, end in stripes_of(self.graph, self.segment, rolling):
+            total = self.graph.ops[v].ofm.shape[1]
             self._check_weights(v)
             for meaning in self.meanings[v]:
                 self._kernel(meaning, (start, end) if end - start < total else None)
-            self.done[v] = end
 
     def _check_weights(self, v: int) -> None:
         if not self.is_checked:
