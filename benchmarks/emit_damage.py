@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from npusched.emit.events import Event, Issue, Run
-from npusched.emit.parts import Emitted, Stream
+from npusched.emission.events import Event, Issue, Run
+from npusched.emission.parts import Emitted, Stream
 from npusched.vela.stream import Register
 
 _TWO_WORDS = 0x4000

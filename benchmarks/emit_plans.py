@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from npusched.emit.shram import shram_registers
-from npusched.emit.template import Template, TemplateKernel
+from npusched.emission.shram import shram_registers
+from npusched.emission.template import Template, TemplateKernel
 from npusched.errors import EmitError
 from npusched.graph.types import Placement
 from npusched.hardware.target import AcceleratorU55, Block

@@ -29,12 +29,12 @@ from benchmarks.evidence import (
 from npusched.api.inspecting import inspect_report
 from npusched.api.options import PlanOptions
 from npusched.api.planning import Prepared, prepare
-from npusched.emit.container import write_file
-from npusched.emit.fitting import Fitted, fit
-from npusched.emit.gate import check_file, used_bytes
-from npusched.emit.matching import match_kernels
-from npusched.emit.planned import emit_plan
-from npusched.emit.template import Template, make_template
+from npusched.emission.container import write_file
+from npusched.emission.fitting import Fitted, fit
+from npusched.emission.gate import check_file, used_bytes
+from npusched.emission.matching import match_kernels
+from npusched.emission.planned import emit_plan
+from npusched.emission.template import Template, make_template
 from npusched.errors import EmitError, InfeasibleError, NpuschedError
 from npusched.hardware import Target, load_target
 from npusched.sim.figures import count_figures
@@ -70,9 +70,22 @@ HEAVY_BYTES = 100_000
 NOT_EXECUTED = "not executed"
 
 
+SMALL_BYTES = 300_000
+"""Largest file that is also emitted for two cores: six budgets, each planned."""
+
+SLOW = ("coral_deeplabv3",)
+"""Vela makes 5,600 kernels of it, each budget takes minutes."""
+
+
 def cases() -> list[Case]:
     """(model, accelerator)."""
-    return [(path, config) for path in corpus_files() for config in CONFIGS]
+    return [
+        (path, config)
+        for path in corpus_files()
+        for config in CONFIGS
+        if not any(name in path for name in SLOW)
+        and (config != CONFIGS[2] or (corpus() / path).stat().st_size <= SMALL_BYTES)
+    ]
 
 
 def measure(case: Case) -> Row:
@@ -244,7 +257,14 @@ def render(rows: Sequence[Row]) -> str:
     lines += sorted({text for row in done for text in _refused(row)}) or ["- none"]
     lines += ["", "Not executed:", ""]
     lines += sorted({text for row in done for text in _unexecuted(row)}) or ["- none"]
-    lines += ["", "Not emitted at all:", "", *not_done(rows, "emitted")]
+    lines += [
+        "",
+        f"Left out: {', '.join(SLOW)}.",
+        "",
+        "Not emitted at all:",
+        "",
+        *not_done(rows, "emitted"),
+    ]
     lines += ["", *_inspected_table(done), "", *_table(done)]
     return "\n".join(lines)
 

@@ -36,15 +36,15 @@ from benchmarks.evidence import (
 from benchmarks.plan_damage import with_rows
 from npusched.api.options import PlanOptions
 from npusched.api.planning import Prepared, prepare
-from npusched.emit.build import finish
-from npusched.emit.constants import RebuiltConstants
-from npusched.emit.container import write_file
-from npusched.emit.gate import check_file
-from npusched.emit.identity import compare_streams, emit_identity
-from npusched.emit.matching import KernelMatch, match_kernels
-from npusched.emit.parts import Emitted
-from npusched.emit.planned import emit_plan, plan_issue
-from npusched.emit.template import Template, make_template
+from npusched.emission.build import finish
+from npusched.emission.constants import RebuiltConstants
+from npusched.emission.container import write_file
+from npusched.emission.gate import check_file
+from npusched.emission.identity import compare_streams, emit_identity
+from npusched.emission.matching import KernelMatch, match_kernels
+from npusched.emission.parts import Emitted
+from npusched.emission.planned import emit_plan, plan_issue
+from npusched.emission.template import Template, make_template
 from npusched.errors import EmitError, NpuschedError
 from npusched.hardware import Target, load_target
 from npusched.schedule import Plan

@@ -73,11 +73,11 @@ def figures(allowed: tuple[str, ...]) -> dict[str, float]:
     """Measure one case in this process."""
     from npusched.api.options import PlanOptions
     from npusched.api.planning import make_plan
-    from npusched.emit.container import write_file
-    from npusched.emit.gate import check_file
-    from npusched.emit.matching import match_kernels
-    from npusched.emit.planned import emit_plan
-    from npusched.emit.template import make_template
+    from npusched.emission.container import write_file
+    from npusched.emission.gate import check_file
+    from npusched.emission.matching import match_kernels
+    from npusched.emission.planned import emit_plan
+    from npusched.emission.template import make_template
     from npusched.hardware import load_target
     from npusched.sim.proof import prove
     from npusched.sim.reference import random_inputs

@@ -122,6 +122,7 @@ _HOMES = {
     "check": "api",
     "compare": "api",
     "diff": "api",
+    "emit": "api",
     "explain": "api",
     "fold": "api",
     "frontier": "api",
@@ -141,8 +142,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    if name == "emit":  # a package that is callable
-        return import_module("npusched.emit")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from npusched.api.checking import baseline_of, check, check_report, limits_of
     from npusched.api.comparing import compare, compare_report
     from npusched.api.diffing import diff, diff_report
-    from npusched.api.emitting import EmitResult, EmitSettings, emit, emit_report
+    from npusched.api.emitting import (
+        EmitResult,
+        EmitSettings,
+        emit,
+        emit_report,
+        sidecar_of,
+    )
     from npusched.api.executing import npz_bytes, prove, prove_report, run_compiled
     from npusched.api.explaining import explain, explain_report, subject_of
     from npusched.api.folding import FoldResult, fold
@@ -65,6 +71,7 @@ __all__ = [
     "prove_plan_report",
     "prove_report",
     "run_compiled",
+    "sidecar_of",
     "subject_of",
     "targets_of",
     "tune",
@@ -111,6 +118,7 @@ _HOMES = {
     "prove_report": "executing",
     "run_compiled": "executing",
     "subject_of": "explaining",
+    "sidecar_of": "emitting",
     "targets_of": "tuning_matrix",
     "tune": "tuning",
     "tune_matrix": "tuning_matrix",

@@ -10,8 +10,8 @@ import pytest
 
 from npusched.api.options import PlanOptions
 from npusched.api.planning import Planned, make_plan
-from npusched.emit.container import ALLOCATION, npu_operators
-from npusched.emit.parts import Emitted, Stream
+from npusched.emission.container import ALLOCATION, npu_operators
+from npusched.emission.parts import Emitted, Stream
 from npusched.hardware import load_target
 from npusched.tflite import Builder
 from npusched.tflite.decode import decode

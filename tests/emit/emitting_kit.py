@@ -12,12 +12,12 @@ from functools import lru_cache
 from npusched.api.options import PlanOptions
 from npusched.api.planning import Prepared, prepare
 from npusched.demos import demo
-from npusched.emit.container import write_file
-from npusched.emit.gate import Gate, check_file
-from npusched.emit.matching import KernelMatch, match_kernels
-from npusched.emit.parts import Emitted
-from npusched.emit.planned import emit_plan
-from npusched.emit.template import Template, make_template
+from npusched.emission.container import write_file
+from npusched.emission.gate import Gate, check_file
+from npusched.emission.matching import KernelMatch, match_kernels
+from npusched.emission.parts import Emitted
+from npusched.emission.planned import emit_plan
+from npusched.emission.template import Template, make_template
 from npusched.hardware import Target, load_target
 from npusched.schedule import Plan, Planner
 from tests.conftest import corpus_path

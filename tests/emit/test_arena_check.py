@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from npusched.emit.arena_check import check_arena
-from npusched.emit.container import write_file
+from npusched.emission.arena_check import check_arena
+from npusched.emission.container import write_file
 from npusched.sim.run import open_compiled
 from tests.emit.emit_kit import Parts, emitted_of
 from tests.sim.sim_models import compiled, corpus_model, one_op

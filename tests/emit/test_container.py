@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from npusched.emit.container import ALLOCATION, STOP, write_file, write_payload
-from npusched.emit.parts import Stream
+from npusched.emission.container import ALLOCATION, STOP, write_file, write_payload
+from npusched.emission.parts import Stream
 from npusched.errors import EmitError, ModelError
 from npusched.hardware import load_target
 from npusched.sim.run import open_compiled

@@ -15,11 +15,11 @@ from benchmarks.emit_damage import (
 )
 from benchmarks.emit_plans import forced_plan
 from benchmarks.plan_damage import with_rows
-from npusched.emit.build import finish
-from npusched.emit.constants import RebuiltConstants
-from npusched.emit.gate import CheckName
-from npusched.emit.parts import Emitted
-from npusched.emit.planned import plan_issue
+from npusched.emission.build import finish
+from npusched.emission.constants import RebuiltConstants
+from npusched.emission.gate import CheckName
+from npusched.emission.parts import Emitted
+from npusched.emission.planned import plan_issue
 from npusched.errors import EmitError
 from npusched.schedule import Plan
 from npusched.schedule.rows import Policy

@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import pytest
 
-from npusched.emit.container import write_file
-from npusched.emit.gate import MEANINGS, CheckName, check_file, used_bytes
-from npusched.emit.matching import match_kernels
-from npusched.emit.parts import Emitted, KernelRecord, Stream
-from npusched.emit.planned import emit_plan
-from npusched.emit.safe_rolling import with_safe_rolling
-from npusched.emit.tags import find_tag_faults
-from npusched.emit.template import make_template
-from npusched.errors import EmitError
+from npusched.emission.container import write_file
+from npusched.emission.gate import MEANINGS, CheckName, check_file, used_bytes
+from npusched.emission.matching import match_kernels
+from npusched.emission.parts import Emitted, KernelRecord, Stream
+from npusched.emission.planned import emit_plan
+from npusched.emission.safe_rolling import with_safe_rolling
+from npusched.emission.tags import find_tag_faults
+from npusched.emission.template import make_template
+from npusched.errors import ReleaseError
 from npusched.hardware import load_target
 from npusched.schedule import BufferKind
 from npusched.sim.run import open_compiled
@@ -98,7 +98,7 @@ def test_an_address_outside_is_refused_before_anything_runs() -> None:
     assert "leaves its memory" in found[CheckName.RANGES]
     gate = check_file(write_file(small), small, load_target(TARGET))
     assert gate.executable is None
-    with pytest.raises(EmitError, match="fails the check 'ranges'"):
+    with pytest.raises(ReleaseError, match="fails the check 'ranges'"):
         gate.require()
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from npusched.emit.container import write_file
-from npusched.emit.identity import compare_streams, emit_identity
-from npusched.emit.template import CONSTANT
+from npusched.emission.container import write_file
+from npusched.emission.identity import compare_streams, emit_identity
+from npusched.emission.template import CONSTANT
 from npusched.sim.proof import Verdict, prove_compiled
 from tests.conftest import corpus_path
 from tests.emit.emitting_kit import content_of, ready

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npusched.emit.container import ALLOCATION, STOP, write_file
-from npusched.emit.parser_check import ParserFinding, check_parser
-from npusched.emit.parts import Stream
+from npusched.emission.container import ALLOCATION, STOP, write_file
+from npusched.emission.parser_check import ParserFinding, check_parser
+from npusched.emission.parts import Stream
 from npusched.errors import ModelError
 from npusched.tflite.decode import decode
 from npusched.tflite.encode import encode

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from npusched.emit.events import Issue, Place, Touch
-from npusched.emit.luts import LutSlots
-from npusched.emit.registers import check_stripes, ifm_rows
-from npusched.emit.shram import shram_registers
-from npusched.emit.storage import assign
-from npusched.emit.waits import Access, Queues
+from npusched.emission.events import Issue, Place, Touch
+from npusched.emission.luts import LutSlots
+from npusched.emission.registers import check_stripes, ifm_rows
+from npusched.emission.shram import shram_registers
+from npusched.emission.storage import assign
+from npusched.emission.waits import Access, Queues
 from npusched.errors import EmitError
 from npusched.graph.types import Upscale
 from npusched.hardware.target import Block

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from benchmarks.emit_plans import forced_plan, random_plan, with_random_blocks
-from npusched.emit.gate import used_bytes
+from npusched.emission.gate import used_bytes
 from npusched.schedule import Plan
 from npusched.schedule.rows import Policy
 from npusched.schedule.types import BufferKind

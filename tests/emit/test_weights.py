@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from benchmarks.evidence_weights import streams_of
 from npusched.cost.weight_coding import encoded_bytes
-from npusched.emit.mlw_encode import encode_mlw
-from npusched.emit.parts import EncodedChunk
-from npusched.emit.weights import WeightEncoder
+from npusched.emission.mlw_encode import encode_mlw
+from npusched.emission.parts import EncodedChunk
+from npusched.emission.weights import WeightEncoder
 from npusched.errors import SimError
 from npusched.hardware import load_target
 from npusched.sim.decode import weight_layout

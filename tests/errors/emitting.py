@@ -13,16 +13,16 @@ from npusched.api import emitting
 from npusched.api.options import PlanOptions
 from npusched.api.planning import prepare
 from npusched.demos import demo
-from npusched.emit import template as templates
-from npusched.emit.container import npu_operators, write_file, write_payload
-from npusched.emit.fitting import fit
-from npusched.emit.gate import CheckName, check_file
-from npusched.emit.matching import _rows, match_kernels
-from npusched.emit.planned import emit_plan
-from npusched.emit.registers import _check_channels, _locate, check_stripes
-from npusched.emit.shram import shram_registers
-from npusched.emit.template import make_template, read_template
-from npusched.emit.weights import _scale_rows
+from npusched.emission import template as templates
+from npusched.emission.container import npu_operators, write_file, write_payload
+from npusched.emission.fitting import fit
+from npusched.emission.gate import CheckName, check_file
+from npusched.emission.matching import _rows, match_kernels
+from npusched.emission.planned import emit_plan
+from npusched.emission.registers import _check_channels, _locate, check_stripes
+from npusched.emission.shram import shram_registers
+from npusched.emission.template import make_template, read_template
+from npusched.emission.weights import _scale_rows
 from npusched.graph.types import Upscale
 from npusched.hardware import load_target
 from npusched.hardware.target import AcceleratorU55, Block
@@ -166,29 +166,29 @@ def _bad_metadata(_: Place) -> None:
 
 EMITTING: Table = {
     "api.emitting:_template": _of_another_vela,
-    "emit.fitting:fit": _over_budget,
+    "emission.fitting:fit": _over_budget,
     "api.emitting:_prove": _differs,
     "cli.emitting:_check_options": cli("emit", CHAIN, *U55, "-o", "out.json"),
     "cli.emitting:_check_options#2": cli(
         "emit", CHAIN, *U55, "-o", "out.tflite", "--identity", "--sram", "8KiB"
     ),
-    "emit.container:write_payload": lambda _: write_payload(_payload(), (0x0107,) * (1 << 24)),
-    "emit.container:_unfit": lambda _: write_payload(b"COP2" + _payload()[4:], (0xFFFF0000,)),
-    "emit.gate:Gate.require": _fails_its_gate,
-    "emit.matching:match_kernels": _no_kernel,
-    "emit.matching:_rows": _no_rows,
-    "emit.plan_places:refuse": _stray,
-    "emit.registers:check_stripes": _upscaled,
-    "emit.registers:_check_channels": lambda _: _check_channels(
+    "emission.container:write_payload": lambda _: write_payload(_payload(), (0x0107,) * (1 << 24)),
+    "emission.container:_unfit": lambda _: write_payload(b"COP2" + _payload()[4:], (0xFFFF0000,)),
+    "emission.gate:Gate.require": _fails_its_gate,
+    "emission.matching:match_kernels": _no_kernel,
+    "emission.matching:_rows": _no_rows,
+    "emission.plan_places:refuse": _stray,
+    "emission.registers:check_stripes": _upscaled,
+    "emission.registers:_check_channels": lambda _: _check_channels(
         _chain().template.by_partition[0][0], 3
     ),
-    "emit.registers:_locate": _small_ring,
-    "emit.shram:_too_large": _too_large_block,
-    "emit.template:make_template": lambda _: make_template(
+    "emission.registers:_locate": _small_ring,
+    "emission.shram:_too_large": _too_large_block,
+    "emission.template:make_template": lambda _: make_template(
         demo("chain:2"), load_target("ethos-u85-256")
     ),
-    "emit.template:make_template#2": _float_model,
-    "emit.template:_refuse": _several_subgraphs,
-    "emit.weights:_scale_rows": lambda _: _scale_rows(bytes(9), 1),
+    "emission.template:make_template#2": _float_model,
+    "emission.template:_refuse": _several_subgraphs,
+    "emission.weights:_scale_rows": lambda _: _scale_rows(bytes(9), 1),
     "tflite.rewrite:_no_buffer": _bad_metadata,
 }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from npusched.emit.constants import Constants
-from npusched.emit.events import ARENA, FAST, Event, Issue, Place
-from npusched.emit.parts import Emitted
-from npusched.emit.storage import assign
-from npusched.emit.stream import Located, write_streams
-from npusched.emit.template import Template
+from npusched.emission.constants import Constants
+from npusched.emission.events import ARENA, FAST, Event, Issue, Place
+from npusched.emission.parts import Emitted
+from npusched.emission.storage import assign
+from npusched.emission.stream import Located, write_streams
+from npusched.emission.template import Template
 from npusched.hardware.target import MemoryMode
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from npusched.emit.events import Run
-from npusched.emit.parts import CoreChunk
-from npusched.emit.template import ConstantUse, TemplateKernel, Use
+from npusched.emission.events import Run
+from npusched.emission.parts import CoreChunk
+from npusched.emission.template import ConstantUse, TemplateKernel, Use
 from npusched.errors import EmitError
 from npusched.graph.types import BRICK_CHANNELS, Upscale
 from npusched.sim.state import KernelState

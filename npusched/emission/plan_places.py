@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from npusched.emit.build import Placing
-from npusched.emit.constants import RebuiltConstants
-from npusched.emit.events import ARENA, FAST
-from npusched.emit.homes import Homes, maps_of
-from npusched.emit.parts import align_up
-from npusched.emit.template_types import Template, TemplateKernel
+from npusched.emission.build import Placing
+from npusched.emission.constants import RebuiltConstants
+from npusched.emission.events import ARENA, FAST
+from npusched.emission.homes import Homes, maps_of
+from npusched.emission.parts import align_up
+from npusched.emission.template_types import Template, TemplateKernel
 from npusched.errors import EmitError
 from npusched.graph.opgraph import OpGraph
 from npusched.hardware.target import MemoryMode

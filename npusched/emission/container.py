@@ -11,7 +11,7 @@ import struct
 
 import numpy as np
 
-from npusched.emit.parts import ALIGNMENT_BYTES, Emitted
+from npusched.emission.parts import ALIGNMENT_BYTES, Emitted
 from npusched.errors import EmitError
 from npusched.tflite.decode import decode
 from npusched.tflite.records import Record

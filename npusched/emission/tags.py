@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npusched.emit.parts import BufferUse, Emitted, KernelRecord
+from npusched.emission.parts import BufferUse, Emitted, KernelRecord
 from npusched.sim.container import SCRATCH, NpuOperator
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.memory import Storage

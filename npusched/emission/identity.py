@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from npusched.emit.build import Placing, finish
-from npusched.emit.constants import OriginalConstants
-from npusched.emit.events import ARENA, Event, Issue, Run, Touch
-from npusched.emit.parts import Emitted
-from npusched.emit.template import HostStep, Template
+from npusched.emission.build import Placing, finish
+from npusched.emission.constants import OriginalConstants
+from npusched.emission.events import ARENA, Event, Issue, Run, Touch
+from npusched.emission.parts import Emitted
+from npusched.emission.template import HostStep, Template
 from npusched.vela.stream import TWO_WORDS, Register, decode_ops
 
 

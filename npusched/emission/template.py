@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npusched.emit.follow import Follower, TemplateTensor
-from npusched.emit.template_types import (
+from npusched.emission.follow import Follower, TemplateTensor
+from npusched.emission.template_types import (
     CONSTANT,
     ConstantUse,
     HostStep,

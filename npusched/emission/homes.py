@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from npusched.emit.events import ARENA, FAST
-from npusched.emit.template import Template, TemplateKernel
+from npusched.emission.events import ARENA, FAST
+from npusched.emission.template import Template, TemplateKernel
 from npusched.graph.opgraph import OpGraph
 from npusched.ir import Model
 from npusched.schedule.lifetimes import storage

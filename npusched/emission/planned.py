@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from npusched.emit.build import finish
-from npusched.emit.constants import RebuiltConstants
-from npusched.emit.events import (
+from npusched.emission.build import finish
+from npusched.emission.constants import RebuiltConstants
+from npusched.emission.events import (
     ARENA,
     FAST,
     CopyTensor,
@@ -18,10 +18,10 @@ from npusched.emit.events import (
     Run,
     Touch,
 )
-from npusched.emit.matching import KernelMatch, match_kernels
-from npusched.emit.parts import Emitted
-from npusched.emit.plan_places import PlanPlaces, has_fast, refuse
-from npusched.emit.template import HostStep, Template, TemplateKernel
+from npusched.emission.matching import KernelMatch, match_kernels
+from npusched.emission.parts import Emitted
+from npusched.emission.plan_places import PlanPlaces, has_fast, refuse
+from npusched.emission.template import HostStep, Template, TemplateKernel
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.reorder import reordered
 from npusched.graph.types import Placement

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from npusched.emit.arena_check import check_arena
-from npusched.emit.parser_check import check_parser
-from npusched.emit.parts import Emitted
-from npusched.emit.tags import find_tag_faults
-from npusched.errors import EmitError, ModelError, SimError
+from npusched.emission.arena_check import check_arena
+from npusched.emission.parser_check import check_parser
+from npusched.emission.parts import Emitted
+from npusched.emission.tags import find_tag_faults
+from npusched.errors import ModelError, ReleaseError, SimError
 from npusched.hardware.target import AcceleratorU55, Target
 from npusched.sim.blockdep import find_early_blocks
 from npusched.sim.check import check_executable
@@ -86,10 +86,10 @@ class Gate:
         return tuple(check for check in self.checks if not check.passed)
 
     def require(self) -> Executable:
-        """Return the executable of a file that passed. Raises EmitError for any other."""
+        """Return the executable of a file that passed. Raises ReleaseError for any other."""
         if self.failed or self.executable is None:
             first = self.failed[0]
-            raise EmitError(
+            raise ReleaseError(
                 f"the file is not written: it fails the check '{first.name}'",
                 first.findings[0],
                 "this is a fault in npusched: report it with the model, target and options",

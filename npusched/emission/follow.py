@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npusched.emit.parts import align_up
+from npusched.emission.parts import align_up
 from npusched.sim.kernels.arrays import Array
 from npusched.sim.memory import Span, Storage
 from npusched.sim.views import View

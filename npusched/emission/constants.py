@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from npusched.emit.parts import ByteRange, CoreChunk, EncodedChunk, ReadOnly
-from npusched.emit.template import ConstantUse, Template, TemplateKernel
-from npusched.emit.weights import WeightEncoder
+from npusched.emission.parts import ByteRange, CoreChunk, EncodedChunk, ReadOnly
+from npusched.emission.template import ConstantUse, Template, TemplateKernel
+from npusched.emission.weights import WeightEncoder
 from npusched.vela.stream import AddressRange
 
 

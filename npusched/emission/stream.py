@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from npusched.emit.blockdep import BlockDependencies, Frame, tile_spans
-from npusched.emit.constants import Constants
-from npusched.emit.events import ARENA, CopyTensor, CopyWeights, Issue, Place, Run
-from npusched.emit.luts import LutSlots
-from npusched.emit.parts import BufferUse, KernelRecord, Stream
-from npusched.emit.registers import (
+from npusched.emission.blockdep import BlockDependencies, Frame, tile_spans
+from npusched.emission.constants import Constants
+from npusched.emission.events import ARENA, CopyTensor, CopyWeights, Issue, Place, Run
+from npusched.emission.luts import LutSlots
+from npusched.emission.parts import BufferUse, KernelRecord, Stream
+from npusched.emission.registers import (
     Placed,
     channel_bytes,
     relevant,
@@ -18,10 +18,10 @@ from npusched.emit.registers import (
     stripe_registers,
     weight_registers,
 )
-from npusched.emit.shram import shram_registers
-from npusched.emit.storage import Addresses
-from npusched.emit.template import CONSTANT, ConstantUse, Template, TemplateKernel
-from npusched.emit.waits import INTERNAL, Access, Needed, Queues
+from npusched.emission.shram import shram_registers
+from npusched.emission.storage import Addresses
+from npusched.emission.template import CONSTANT, ConstantUse, Template, TemplateKernel
+from npusched.emission.waits import INTERNAL, Access, Needed, Queues
 from npusched.sim.memory import Storage
 from npusched.sim.program import LUT_SLOT_BYTES, table_range
 from npusched.sim.state import FIRST_TABLE, KernelState, read_kernel

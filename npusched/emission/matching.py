@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
 
-from npusched.emit.template import Template, TemplateKernel
+from npusched.emission.template import Template, TemplateKernel
 from npusched.errors import EmitError
 from npusched.graph.opgraph import OpGraph
 from npusched.graph.types import Placement, ScheduledOp

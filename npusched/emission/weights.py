@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from npusched.emit.mlw_encode import encode_mlw
-from npusched.emit.parts import ByteRange, CoreChunk, EncodedChunk, align_up
+from npusched.emission.mlw_encode import encode_mlw
+from npusched.emission.parts import ByteRange, CoreChunk, EncodedChunk, align_up
 from npusched.errors import SimError
 from npusched.sim.decode import weight_layout
 from npusched.sim.kernels.arrays import Array

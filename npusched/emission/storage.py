@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from npusched.emit.events import Issue, Place
+from npusched.emission.events import Issue, Place
 from npusched.memory import LiveRange, Tied, align_up, allocate, allocate_tied
 
 Group: TypeAlias = "list[tuple[int, int]]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from npusched.emit.follow import TemplateTensor
+from npusched.emission.follow import TemplateTensor
 from npusched.hardware.target import AcceleratorU55, Target
 from npusched.sim.container import CompiledFile, NpuOperator
 from npusched.sim.program import Machine
