@@ -67,7 +67,7 @@ PLANS = 2
 """Random plans per model and accelerator; every second one with random blocks, too."""
 
 INPUTS = 2
-FUZZED_BYTES = 400_000
+FUZZED_BYTES = 150_000
 """Random plans for files up to this size."""
 
 FUZZED_KERNELS = 300
