@@ -70,9 +70,22 @@ HEAVY_BYTES = 100_000
 NOT_EXECUTED = "not executed"
 
 
+SMALL_BYTES = 300_000
+"""Largest file that is also emitted for two cores: six budgets, each planned."""
+
+SLOW = ("coral_deeplabv3",)
+"""Vela makes 5,600 kernels of it, each budget takes minutes."""
+
+
 def cases() -> list[Case]:
     """(model, accelerator)."""
-    return [(path, config) for path in corpus_files() for config in CONFIGS]
+    return [
+        (path, config)
+        for path in corpus_files()
+        for config in CONFIGS
+        if not any(name in path for name in SLOW)
+        and (config != CONFIGS[2] or (corpus() / path).stat().st_size <= SMALL_BYTES)
+    ]
 
 
 def measure(case: Case) -> Row:
@@ -244,7 +257,14 @@ def render(rows: Sequence[Row]) -> str:
     lines += sorted({text for row in done for text in _refused(row)}) or ["- none"]
     lines += ["", "Not executed:", ""]
     lines += sorted({text for row in done for text in _unexecuted(row)}) or ["- none"]
-    lines += ["", "Not emitted at all:", "", *not_done(rows, "emitted")]
+    lines += [
+        "",
+        f"Left out: {', '.join(SLOW)}.",
+        "",
+        "Not emitted at all:",
+        "",
+        *not_done(rows, "emitted"),
+    ]
     lines += ["", *_inspected_table(done), "", *_table(done)]
     return "\n".join(lines)
 

@@ -95,9 +95,15 @@ class PlanError(SimError):
 
 
 class EmitError(NpuschedError):
-    """A plan or a model cannot be turned into a deployable file, or the file fails its checks."""
+    """A plan or a model cannot be turned into a deployable file."""
 
     kind: ClassVar[str] = "emit"
+
+
+class ReleaseError(EmitError):
+    """A finished file that failed a check or its proof: it is not written."""
+
+    exit_code: ClassVar[int] = 1
 
 
 class InternalError(NpuschedError):

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from npusched.api.checking import baseline_of, check, check_report, limits_of
     from npusched.api.comparing import compare, compare_report
     from npusched.api.diffing import diff, diff_report
-    from npusched.api.emitting import EmitResult, EmitSettings, emit, emit_report
+    from npusched.api.emitting import (
+        EmitResult,
+        EmitSettings,
+        emit,
+        emit_report,
+        sidecar_of,
+    )
     from npusched.api.executing import npz_bytes, prove_report, run_compiled
     from npusched.api.folding import FoldResult, fold
     from npusched.api.inspecting import inspect_report, inspect_trace
@@ -53,6 +59,7 @@ __all__ = [
     "prove_plan_report",
     "prove_report",
     "run_compiled",
+    "sidecar_of",
     "targets_of",
     "tune",
     "tune_matrix",
@@ -88,6 +95,7 @@ _HOMES = {
     "prove_plan_report": "proving",
     "prove_report": "executing",
     "run_compiled": "executing",
+    "sidecar_of": "emitting",
     "targets_of": "tuning_matrix",
     "tune": "tuning",
     "tune_matrix": "tuning_matrix",

@@ -24,7 +24,7 @@ from npusched.emit.parts import Emitted
 from npusched.emit.planned import emit_plan
 from npusched.emit.safe_rolling import with_safe_rolling
 from npusched.emit.template import Template, make_template
-from npusched.errors import EmitError
+from npusched.errors import EmitError, ReleaseError
 from npusched.report.emit_types import (
     EMIT_SCHEMA_VERSION,
     BufferFacts,
@@ -67,6 +67,13 @@ class EmitSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
+def sidecar_of(output: Path) -> Path:
+    """Name of the sidecar: OUT.json for OUT.tflite, else the file's name with .json behind it."""
+    if output.suffix == ".tflite":
+        return output.with_suffix(".json")
+    return output.with_name(output.name + ".json")
+
+
 class EmitResult(NamedTuple):
     """A deployable file, and what is known about it."""
 
@@ -84,7 +91,7 @@ class EmitResult(NamedTuple):
         Each appears in one step. Raises NpuschedError if one cannot be written.
         """
         path = Path(output)
-        beside = path.with_suffix(".json")
+        beside = sidecar_of(path)
         write_in_one_step(beside, self.sidecar.encode(errors="backslashreplace"))
         write_in_one_step(path, self.content)
         return path, beside
@@ -115,8 +122,8 @@ def emit(
     emitted; ``identity``, ``safe_rolling``, ``prove`` and ``seed`` as in ``EmitSettings``.
     ``output``: also write it there, with a sidecar beside it (.json).
 
-    Raises what ``plan`` raises, VelaError, and EmitError for what cannot be emitted or did not pass
-    the checks: then nothing is written.
+    Raises what ``plan`` raises, VelaError, EmitError for what cannot be emitted, and its kind
+    ReleaseError for a file that did not pass the checks: nothing is written then.
     """
     from npusched.hardware import load_target
 
@@ -259,13 +266,13 @@ def _fitting(
 
 
 def _prove(model: Model, executable: Executable, settings: EmitSettings) -> Proof:
-    """Execute the file. Raises EmitError if anything differs from the reference."""
+    """Execute the file. Raises ReleaseError if anything differs from the reference."""
     inputs = random_inputs(model.subgraphs[0], settings.prove, settings.seed)
     proof = prove(model, executable, inputs, seed=settings.seed)
     if proof.verdict is not Verdict.EQUAL:
         wrong = [each.name for each in proof.outputs if each.differing]
         where = "a tensor inside" if proof.difference is None else proof.difference.tensor
-        raise EmitError(
+        raise ReleaseError(
             "the file is not written: its results differ from the reference kernels",
             f"outputs {', '.join(wrong) or 'are equal'}; first difference in {where}",
             "; ".join(proof.exceptions) or "report the model, target and options",

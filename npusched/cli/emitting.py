@@ -111,11 +111,14 @@ def emit(
 
     Nothing is written unless the finished file passes all checks, and with --prove N unless its
     results and what every kernel writes equal the reference. Not run on hardware: docs/emit.md.
+
+    Exit code 1 if no file keeps the budget, or a check or the proof fails.
     """
     from npusched import api
     from npusched.report.emit_text import render_emit_text
 
-    _check_options(output, plan_file, identity=identity, safe_rolling=safe_rolling)
+    _check_options(plan_file, identity=identity, safe_rolling=safe_rolling)
+    _check_output(output, api.sidecar_of(output), given=[model, plan_file])
     result = api.emit_report(
         read_bytes(model),
         name=display_name(model),
@@ -143,14 +146,20 @@ def emit(
     return 0
 
 
-def _check_options(
-    output: Path, plan_file: str | None, *, identity: bool, safe_rolling: bool
-) -> None:
-    """Refuse what does not go together."""
+def _check_output(output: Path, sidecar: Path, *, given: list[str | None]) -> None:
+    """Refuse names under which an input would be lost."""
     if output == STDOUT or output.suffix == ".json":
         raise click.UsageError(
             "-o names a .tflite file: the sidecar is written beside it, as .json"
         )
+    written = {output.absolute(), sidecar.absolute()}
+    for name in given:
+        if name is not None and Path(name).absolute() in written:
+            raise click.UsageError(f"-o {output} would overwrite {name}")
+
+
+def _check_options(plan_file: str | None, *, identity: bool, safe_rolling: bool) -> None:
+    """Refuse what does not go together."""
     check_plan_options(plan_file)
     if not identity:
         return

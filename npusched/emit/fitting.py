@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from npusched.emit.gate import used_bytes
 from npusched.emit.parts import Emitted
-from npusched.errors import EmitError, InfeasibleError
+from npusched.errors import InfeasibleError
 from npusched.hardware.target import Target
 from npusched.schedule.types import Plan
 
@@ -35,7 +35,7 @@ def fit(
     """Plan (``make``, for a budget) and emit (``build``) until the file keeps ``budget_bytes``.
 
     Each time by as much less as the file was too large; the smallest feasible plan is the last
-    resort. Raises InfeasibleError if no plan keeps the budget, EmitError if no file does.
+    resort. Raises InfeasibleError if no plan keeps the budget, or no file does.
     """
     limit, least = budget_bytes, 0
     tried: list[int | None] = []
@@ -59,10 +59,12 @@ def fit(
         if not may_plan_again:
             break
         limit = min(limit, plan.sram_peak_bytes) - (used - budget_bytes)
-    raise EmitError(
+    raise InfeasibleError(
         f"no file keeps the budget of {budget_bytes} bytes",
         f"with the real sizes of weights and buffers the smallest that was made uses {least} bytes",
         f"give --sram {least} or more",
-        budget_bytes=budget_bytes,
-        least_bytes=least,
+        need_bytes=least,
+        have_bytes=budget_bytes,
+        excess_bytes=least - (budget_bytes or 0),
+        smallest_feasible_bytes=least,
     )

@@ -13,8 +13,9 @@ from npusched.emit.arena_check import check_arena
 from npusched.emit.parser_check import check_parser
 from npusched.emit.parts import Emitted
 from npusched.emit.tags import find_tag_faults
-from npusched.errors import EmitError, ModelError, SimError
+from npusched.errors import ModelError, ReleaseError, SimError
 from npusched.hardware.target import AcceleratorU55, Target
+from npusched.sim.blockdep import find_early_blocks
 from npusched.sim.check import check_executable
 from npusched.sim.hazards import HazardKind
 from npusched.sim.run import Executable, open_compiled
@@ -39,7 +40,7 @@ MEANINGS: dict[CheckName, str] = {
     CheckName.DRIVER: "the Ethos-U driver and TFLM take the file",
     CheckName.RANGES: "addresses stay inside their memories, weights are constants that are there",
     CheckName.WAITS: "no command overtakes one whose data it needs or destroys",
-    CheckName.BLOCKDEP: "no block is read before the kernel before has written it",
+    CheckName.BLOCKDEP: "no block is read before an earlier kernel has written it",
     CheckName.WRITTEN: "nothing is read that was not written",
     CheckName.ROWS: "rolling buffers hold the rows that are read",
     CheckName.SHRAM: "blocks fit the NPU's own memory",
@@ -85,10 +86,10 @@ class Gate:
         return tuple(check for check in self.checks if not check.passed)
 
     def require(self) -> Executable:
-        """Return the executable of a file that passed. Raises EmitError for any other."""
+        """Return the executable of a file that passed. Raises ReleaseError for any other."""
         if self.failed or self.executable is None:
             first = self.failed[0]
-            raise EmitError(
+            raise ReleaseError(
                 f"the file is not written: it fails the check '{first.name}'",
                 first.findings[0],
                 "this is a fault in npusched: report it with the model, target and options",
@@ -121,6 +122,9 @@ def check_file(
         for number, hazards in enumerate(check_executable(executable, accelerator, stripes)):
             for hazard in hazards:
                 found[_HAZARDS[hazard.kind]].append(f"NPU operator {number}, {hazard}")
+        for number, program in enumerate(executable.programs):
+            early = find_early_blocks(program)
+            found[CheckName.BLOCKDEP] += [f"NPU operator {number}, {text}" for text in early]
         found[CheckName.ARENA] += map(str, check_arena(executable))
         found[CheckName.VERSIONS] += find_tag_faults(executable, emitted)
     used = used_bytes(emitted, target)

@@ -17,7 +17,7 @@ from npusched.cli import run
 from npusched.emit.container import write_file
 from npusched.emit.parts import Emitted
 from npusched.emit.planned import emit_plan
-from npusched.errors import EmitError
+from npusched.errors import InfeasibleError
 from npusched.hardware import load_target
 from npusched.report.emit_text import render_emit_text
 from npusched.report.execution_json import form_schema
@@ -109,6 +109,10 @@ def test_a_plan_from_a_file(net: str, tmp_path: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     other = ["emit", net, "-c", "ethos-u55-256", "--plan-file", str(plan), "-o", str(output)]
     assert "made for another target" in error_of(capsys, other)
+    lost = ["emit", net, *TARGET, "--plan-file", str(plan), "-o", str(plan.with_suffix(".tflite"))]
+    assert f"would overwrite {plan}" in error_of(capsys, lost)
+    assert f"would overwrite {net}" in error_of(capsys, ["emit", net, *TARGET, "-o", net])
+    assert api.sidecar_of(Path("a/b.v1")) == Path("a/b.v1.json")
     stated = ["emit", net, *TARGET, *LITTLE, "--plan-file", str(plan), "-o", str(output)]
     assert "stated by the file of --plan-file" in error_of(capsys, stated)
 
@@ -179,7 +183,7 @@ def test_planned_again_until_the_file_fits(net: str, monkeypatch: pytest.MonkeyP
     size = report.size("sram")
     assert size is not None
     assert size.file_bytes <= budget
-    with pytest.raises(EmitError, match=f"give --sram {least + 592} or more"):
+    with pytest.raises(InfeasibleError, match=f"give --sram {least + 592} or more"):
         npusched.emit(net, "ethos-u55-128", sram=least + 16, candidates="none")
 
 
@@ -208,7 +212,8 @@ def test_what_differs_is_not_written(
 
     monkeypatch.setattr(emitting, "emit_plan", damaged)
     output = tmp_path / "out.tflite"
-    text = error_of(capsys, ["emit", net, *TARGET, *LITTLE, "--prove", "2", "-o", str(output)])
+    arguments = ["emit", net, *TARGET, *LITTLE, "--prove", "2", "-o", str(output)]
+    text = error_of(capsys, arguments, code=1)
     assert "the file is not written: its results differ from the reference kernels" in text
     assert not list(tmp_path.iterdir())
 
@@ -218,7 +223,7 @@ def test_a_file_that_fails_a_check_is_not_written(
 ) -> None:
     monkeypatch.setattr(emitting, "write_file", lambda emitted: write_file(emitted)[:-64])
     output = tmp_path / "out.tflite"
-    text = error_of(capsys, ["emit", net, *TARGET, *LITTLE, "-o", str(output)])
+    text = error_of(capsys, ["emit", net, *TARGET, *LITTLE, "-o", str(output)], code=1)
     assert "the file is not written: it fails the check" in text
     assert not list(tmp_path.iterdir())
 

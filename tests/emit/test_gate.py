@@ -16,7 +16,7 @@ from npusched.emit.planned import emit_plan
 from npusched.emit.safe_rolling import with_safe_rolling
 from npusched.emit.tags import find_tag_faults
 from npusched.emit.template import make_template
-from npusched.errors import EmitError
+from npusched.errors import ReleaseError
 from npusched.hardware import load_target
 from npusched.schedule import BufferKind
 from npusched.sim.run import open_compiled
@@ -98,7 +98,7 @@ def test_an_address_outside_is_refused_before_anything_runs() -> None:
     assert "leaves its memory" in found[CheckName.RANGES]
     gate = check_file(write_file(small), small, load_target(TARGET))
     assert gate.executable is None
-    with pytest.raises(EmitError, match="fails the check 'ranges'"):
+    with pytest.raises(ReleaseError, match="fails the check 'ranges'"):
         gate.require()
 
 
