@@ -72,6 +72,9 @@ FUZZED_BYTES = 150_000
 """Random plans for files up to this size."""
 
 FUZZED_KERNELS = 300
+FUZZED_ARENA_BYTES = 1_000_000
+"""Larger ones take minutes to execute."""
+
 SWAPS = 3
 HEAVY_BYTES = 150_000
 """CI measures no models again whose file is larger than this."""
@@ -92,7 +95,9 @@ def measure(case: Case) -> Row:
     except NpuschedError as error:
         return {"status": refusal(error)}
     row: Row = {"status": "emitted", **_identity(template, target)}
-    if len(content) <= FUZZED_BYTES and len(template.kernels) <= FUZZED_KERNELS:
+    arena = template.partitions[0].regions[1].size_bytes
+    is_small = len(content) <= FUZZED_BYTES and arena <= FUZZED_ARENA_BYTES
+    if is_small and len(template.kernels) <= FUZZED_KERNELS:
         try:
             row["plans"] = _fuzz(content, path, target, template)
         except NpuschedError as error:
