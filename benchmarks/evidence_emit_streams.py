@@ -29,6 +29,7 @@ from benchmarks.evidence import (
     case_of,
     corpus,
     corpus_files,
+    counts_of,
     hw_configs,
     not_done,
     refusal,
@@ -67,7 +68,7 @@ PLANS = 2
 """Random plans per model and accelerator; every second one with random blocks, too."""
 
 INPUTS = 2
-FUZZED_BYTES = 400_000
+FUZZED_BYTES = 150_000
 """Random plans for files up to this size."""
 
 FUZZED_KERNELS = 300
@@ -248,9 +249,9 @@ def render(rows: Sequence[Row]) -> str:
     missed: Counter[str] = Counter()
     harmless: Counter[str] = Counter()
     for plan in made:
-        harmless.update(_counts(plan, "harmless"))
-        tried.update(_counts(plan, "damaged"))
-        missed.update(_counts(plan, "missed"))
+        harmless.update(counts_of(plan, "harmless"))
+        tried.update(counts_of(plan, "damaged"))
+        missed.update(counts_of(plan, "missed"))
     lines += [
         "",
         f"Random plans: {len(made)} streams with {_sum(made, 'kernels')} kernels and "
@@ -298,12 +299,6 @@ def _plans(row: Row) -> list[Row]:
     plans = row.get("plans", [])
     assert isinstance(plans, list)
     return plans
-
-
-def _counts(plan: Row, key: str) -> dict[str, int]:
-    counts = plan[key]
-    assert isinstance(counts, dict)
-    return counts
 
 
 def _sum(rows: Sequence[Row], key: str) -> int:

@@ -75,8 +75,23 @@ def issue_of(*places: Place) -> Issue:
     )
 
 
-def place(number: int, size: int, **changes: int) -> Place:
-    return replace(Place(number=number, memory="arena", tensor=number, size_bytes=size), **changes)
+def place(
+    number: int,
+    size: int,
+    *,
+    over: int | None = None,
+    shift_bytes: int = 0,
+    planned: int | None = None,
+) -> Place:
+    return Place(
+        number=number,
+        memory="arena",
+        tensor=number,
+        size_bytes=size,
+        over=over,
+        shift_bytes=shift_bytes,
+        planned=planned,
+    )
 
 
 def test_places_that_take_over_share_an_address() -> None:
