@@ -199,7 +199,7 @@ def emit_report(
             checks=_checks(gate),
             proof=None if proof is None else _proof_facts(proof, settings),
             kernels=_kernels(made),
-            warnings=_warnings(made),
+            warnings=_warnings(made, target),
         ),
     )
 
@@ -393,8 +393,13 @@ def _kernels(made: _Made) -> tuple[KernelFacts, ...]:
     )
 
 
-def _warnings(made: _Made) -> tuple[str, ...]:
+def _warnings(made: _Made, target: Target) -> tuple[str, ...]:
     if made.planned is None:
         return made.emitted.notes
     ready, plan = made.planned.ready, made.planned.plan
-    return (*ready.model.notes, *ready.warnings, *plan.notes, *made.emitted.notes)
+    more = used_bytes(made.emitted, target) - plan.sram_peak_bytes
+    larger = (
+        f"the file uses {more} bytes of SRAM more than planned: encoded depth slices are larger"
+    )
+    notes = (*ready.model.notes, *ready.warnings, *plan.notes, *made.emitted.notes)
+    return (*notes, larger) if more > 0 else notes

@@ -39,6 +39,7 @@ class StopKind(StrEnum):
     CONSTANT_INPUT = "constant_input"
     HEIGHT_1 = "height_1"
     CHAINED_OPS = "chained_ops"
+    POOL_PADDING = "pool_padding"
     SPLIT_OP = "split_op"
     OTHER_INPUT = "other_input"
     SECOND_CONSUMER = "second_consumer"
@@ -64,6 +65,8 @@ _TEXTS: dict[StopKind, str] = {
     StopKind.UNSUPPORTED_KERNEL: "this kernel is not striped",
     StopKind.CONSTANT_INPUT: "its input is constant",
     StopKind.HEIGHT_1: "its result has one row",
+    StopKind.POOL_PADDING: "an average pool that is padded above or below only would divide "
+    "differently in its middle stripes",
     StopKind.CHAINED_OPS: "ops chained into the kernel are not striped",
     StopKind.SPLIT_OP: "it runs in several pieces",
     StopKind.OTHER_INPUT: "it does not read the result of the op before it",

@@ -66,7 +66,8 @@ def _sizes(report: EmitReport, width: int) -> Iterator[Line]:
     for size in report.sizes:
         text = human_bytes(size.file_bytes)
         if size.planned_bytes is not None and size.planned_bytes != size.file_bytes:
-            text += f" ({human_bytes(size.planned_bytes)} planned)"
+            planned = group_digits(size.planned_bytes)
+            text += f" ({group_digits(size.file_bytes)} B, planned {planned} B)"
         plan = report.plan
         if size.what == "sram" and plan is not None and plan.budget_bytes is not None:
             text += f" of {human_bytes(plan.budget_bytes)}"

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from npusched.graph.chains import Stop, StopKind, primary_ifm, stripe_stop
 from npusched.graph.kinds import is_elementwise
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import Access, FeatureMap, Layout, Placement, ScheduledOp
+from npusched.graph.types import Access, FeatureMap, KernelKind, Layout, Placement, ScheduledOp
+from npusched.hardware.target import Family
 from npusched.memory import align_up
 from npusched.schedule.lifetimes import Lifetime
 from npusched.schedule.rows import (
@@ -298,6 +299,8 @@ def _striping_stop(graph: OpGraph, op: ScheduledOp) -> StopKind | None:
     """Why stripes of the op are not runs of whole rows, one after the other; None if they are."""
     if any(access.step_h > 1 for access in (*op.reads, *op.writes)):
         return StopKind.SLICE
+    if _loses_padding(graph, op):
+        return StopKind.POOL_PADDING
     stop = stripe_stop(graph, op)
     if stop not in STRIPED_ALONE:
         return stop
@@ -306,3 +309,18 @@ def _striping_stop(graph: OpGraph, op: ScheduledOp) -> StopKind | None:
     if op.transpose is not None:
         return StopKind.TRANSPOSE
     return None if op.ofm.shape[1] > 1 else StopKind.HEIGHT_1
+
+
+def _loses_padding(graph: OpGraph, op: ScheduledOp) -> bool:
+    """True for average pools of a U55 or U65 that are padded above or below only.
+
+    Without any padding the NPU divides in another way (SIM.md §3 "Avg pool"), and so it would in
+    stripes from the middle.
+    """
+    kernel = op.kernel
+    return (
+        op.kind is KernelKind.AVG_POOL
+        and graph.family is not Family.U85
+        and bool(kernel.pad_top or kernel.pad_bottom)
+        and not (kernel.pad_left or kernel.pad_right)
+    )
