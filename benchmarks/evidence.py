@@ -65,6 +65,7 @@ NAMES = (
     "mutations",
     "executed",
     "silicon",
+    "advice",
     "frontier",
     "plans",
     "weights",

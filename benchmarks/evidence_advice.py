@@ -194,8 +194,9 @@ def render(rows: Sequence[Row]) -> str:
     lines = [
         "Every advice was applied to the file (or the target), and planned again. `off` is the "
         "largest distance between predicted and found change of time, cycles, SRAM, energy and "
-        "constants, in half widths of the band of the advice: above 1 is outside. `other weights`: "
-        "with normal ones in place of those that the edit wrote, where training would change them.",
+        "constants, in half widths of the band of the advice: 0 is what was predicted, above 1 is "
+        "outside. `other weights`: with normal ones in place of those that the edit wrote, where "
+        "training would change them.",
         "",
         "| rule | advices | models | median gain | least gain found | largest off | outside |"
         " other weights: largest off | outside | results the same |",
