@@ -183,6 +183,12 @@ def _plan_row(
     }
 
 
+def _bounds(dtype: np.dtype[np.generic]) -> tuple[int, int]:
+    """Least and greatest value of an integer type."""
+    known = np.iinfo(dtype.name)
+    return known.min, known.max
+
+
 def _like_vela(template: Template, written: bytes) -> str:
     """Run the NPU operators of our file and of Vela's, where LiteRT cannot run the model."""
     for ours, theirs in zip(
@@ -191,12 +197,8 @@ def _like_vela(template: Template, written: bytes) -> str:
         rng = np.random.default_rng(0)
         inputs = {
             placed.tensor.index: rng.integers(
-                np.iinfo(placed.numpy_type).min,
-                np.iinfo(placed.numpy_type).max,
-                (INPUTS, *placed.tensor.shape),
-                placed.numpy_type,
-                endpoint=True,
-            )
+                *_bounds(placed.numpy_type), (INPUTS, *placed.tensor.shape), endpoint=True
+            ).astype(placed.numpy_type)
             for placed in theirs.inputs
         }
         got = run_operator(ours, ours.load(), inputs)
