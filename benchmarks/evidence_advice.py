@@ -156,10 +156,12 @@ def _retrained(before: bytes, after: bytes) -> bytes:
             if tensor.data is None or tensor.dtype.label not in ("int8", "uint8"):
                 continue
             if tensor.elements > 1 and tensor.data.tobytes() not in known:
-                zero = 128 if tensor.dtype.label == "uint8" else 0
+                known_zeros = tensor.quantization and tensor.quantization.zero_points
+                zero = known_zeros[0] if known_zeros else 0
                 real = tensor.data.astype(np.float64) - zero
                 width = float(np.sqrt(np.mean(real[real != 0] ** 2))) if real.any() else 1.0
-                drawn = np.clip(np.rint(rng.normal(0, width, tensor.shape)), -127, 127) + zero
+                low, high = (0, 255) if tensor.dtype.label == "uint8" else (-127, 127)
+                drawn = np.clip(np.rint(rng.normal(0, width, tensor.shape)) + zero, low, high)
                 drawn[real == 0] = zero
                 editor.set_constant(tensor.index, drawn)
         model = read_model(editor.content(), "after")
