@@ -275,7 +275,9 @@ class _Planner:
             if self._partition(segment) == partition:
                 copy, _ = self._slices(step, run)[0]
                 pending.copies.append(copy)
-                pending.places.append(copy.place)
+                first = self.plan.buffers[self.homes.weights(run.op, step)[0]]
+                if not first.late_start:
+                    pending.places.append(copy.place)
         return pending
 
     def _sliced(self, step: int, partition: int, run: OpRun, late: _Pending) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from npusched.graph.chains import StopKind, primary_ifm, stripe_stop
 from npusched.graph.kinds import is_elementwise
 from npusched.graph.opgraph import OpGraph
-from npusched.graph.types import Access, FeatureMap, Layout, Placement, ScheduledOp
+from npusched.graph.types import Access, FeatureMap, KernelKind, Layout, Placement, ScheduledOp
+from npusched.hardware.target import Family
 from npusched.memory import align_up
 from npusched.schedule.lifetimes import Lifetime
 from npusched.schedule.rows import (
@@ -276,7 +277,24 @@ def _can_be_striped(graph: OpGraph, op: ScheduledOp) -> bool:
     """True if stripes of the op are runs of whole rows, one after the other."""
     if any(access.step_h > 1 for access in (*op.reads, *op.writes)):
         return False
+    if _loses_padding(graph, op):
+        return False
     stop = stripe_stop(graph, op)
     if stop in STRIPED_ALONE:
         return op.count == 1 and op.ofm.shape[1] > 1 and op.transpose is None
     return stop is None
+
+
+def _loses_padding(graph: OpGraph, op: ScheduledOp) -> bool:
+    """True for average pools of a U55 or U65 that are padded above or below only.
+
+    Without any padding the NPU divides in another way (SIM.md §3 "Avg pool"), and so it would in
+    stripes from the middle.
+    """
+    kernel = op.kernel
+    return (
+        op.kind is KernelKind.AVG_POOL
+        and graph.family is not Family.U85
+        and bool(kernel.pad_top or kernel.pad_bottom)
+        and not (kernel.pad_left or kernel.pad_right)
+    )

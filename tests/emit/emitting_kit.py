@@ -56,9 +56,14 @@ def content_of(name: str) -> bytes:
 @lru_cache(maxsize=16)
 def ready(name: str, config: str, allow: tuple[str, ...] = ()) -> Ready:
     """Prepare a model. ``allow``: switches of the planner."""
-    content, target = content_of(name), load_target(config)
+    return ready_from(content_of(name), config, allow)
+
+
+def ready_from(content: bytes, config: str, allow: tuple[str, ...] = ()) -> Ready:
+    """The same from the bytes of a file."""
+    target = load_target(config)
     options = PlanOptions(candidates="none", use_cache=False, allow=allow)
-    prepared = prepare(content, name=name, target=target, options=options)
+    prepared = prepare(content, name="model", target=target, options=options)
     template = make_template(content, target)
     planner = options.planner(prepared.graph, target, prepared.sizes.of).given
     match = match_kernels(template, prepared.model, prepared.graph)

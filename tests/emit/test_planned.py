@@ -12,7 +12,8 @@ from npusched.schedule import Plan
 from npusched.schedule.rows import Policy
 from npusched.schedule.types import BufferKind
 from npusched.sim.proof import Verdict, prove_compiled
-from tests.emit.emitting_kit import Ready, ready
+from npusched.tflite import Builder
+from tests.emit.emitting_kit import Ready, ready, ready_from
 
 pytest.importorskip("ai_edge_litert", reason="the reference kernels are not installed")
 
@@ -31,7 +32,7 @@ def check(made: Ready, plan: Plan, inputs: int = 2) -> None:
     ("name", "config", "allow"),
     [
         ("resnet8", "ethos-u55-128", ()),
-        ("ds_cnn", "ethos-u55-64", ("block-choice",)),
+        ("resnet8", "ethos-u55-64", ("overlap",)),
         ("resnet8", "ethos-u65-512", ("staged-input",)),
     ],
 )
@@ -77,3 +78,17 @@ def test_the_same_plan_gives_the_same_file() -> None:
     made = ready("resnet8", "ethos-u55-128")
     plan = made.planner.plan(None)
     assert made.gate(made.emit(plan))[0] == made.gate(made.emit(plan))[0]
+
+
+def test_average_pools_that_are_padded_above_and_below_only_run_whole() -> None:
+    """In the middle they would have no padding, and the NPU would divide in another way."""
+    b = Builder()
+    x = b.input("x", (1, 24, 12, 16))
+    x = b.conv2d(x, 16, (3, 3))
+    x = b.avg_pool2d(x, (3, 1), stride=1, padding="SAME")
+    x = b.conv2d(x, 16, (3, 3))
+    b.output(x)
+    made = ready_from(b.build(), "ethos-u55-128")
+    plan = made.planner.plan(made.planner.smallest_budget_bytes())
+    assert [s.ops for s in plan.segments if 1 in s.ops] == [(1,)]
+    check(made, plan)
