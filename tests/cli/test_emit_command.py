@@ -131,12 +131,12 @@ def test_identity(net: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_safe_rolling_takes_more_and_says_so(net: str, tmp_path: Path) -> None:
     forms = []
-    for name, options in (("tight", []), ("safe", ["--safe-rolling"])):
+    for name, options in (("tight", []), ("safe", ["--safe-rolling", "--serial-kernels"])):
         output = tmp_path / f"{name}.tflite"
         arguments = ["emit", net, *TARGET, "--sram", "24KiB", "--candidates", "none"]
         assert run([*arguments, *options, "-o", str(output)]) == 0
         forms.append(sidecar(output))
-    assert [form["options"] for form in forms] == [[], ["safe-rolling"]]
+    assert [form["options"] for form in forms] == [[], ["safe-rolling", "serial-kernels"]]
 
     def rows(form: dict[str, Any]) -> int:
         uses = [use for each in form["kernels"] for use in each["buffers"]]

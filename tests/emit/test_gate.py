@@ -14,6 +14,7 @@ from npusched.emit.matching import match_kernels
 from npusched.emit.parts import Emitted, KernelRecord, Stream
 from npusched.emit.planned import emit_plan
 from npusched.emit.safe_rolling import with_safe_rolling
+from npusched.emit.serial import with_serial_kernels
 from npusched.emit.tags import find_tag_faults
 from npusched.emit.template import make_template
 from npusched.errors import ReleaseError
@@ -179,6 +180,18 @@ def test_swapped_kernels_read_what_is_not_there_yet() -> None:
     swapped = list(records)
     swapped[first], swapped[second] = records[second], records[first]
     assert find_tag_faults(executable, with_records(swapped, given))
+
+
+def test_serial_kernels_never_overlap() -> None:
+    """BLOCKDEP 0 in every kernel, and nothing else changes."""
+    serial = with_serial_kernels(emitted())
+    assert failed(serial) == {}
+    before = open_compiled(write_file(emitted())).programs[0].kernels
+    after = open_compiled(write_file(serial)).programs[0].kernels
+    assert any(kernel.state.block_dependency for kernel in before)
+    assert [replace(kernel.state, block_dependency=0) for kernel in before] == [
+        kernel.state for kernel in after
+    ]
 
 
 def test_safe_rolling_keeps_at_least_as_many_rows() -> None:
