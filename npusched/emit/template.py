@@ -142,6 +142,7 @@ class _Reader:
         self.follower = Follower()
         self.kernels: list[tuple[TemplateKernel, dict[str, int]]] = []
         self.boundary: dict[int, int] = {}
+        self.listed: dict[int, int] = {}
         self.scratch = file.operators[0].memory_tensors[0]
         for operator in file.operators:
             for region, tensor in zip(operator.regions[1:], operator.memory_tensors, strict=True):
@@ -180,7 +181,8 @@ class _Reader:
                 role: self._use(kernel, role, number_of[values[role]], tensors) for role in values
             }
             kernels.append(_with(kernel, changes))
-        boundary = {index: number_of[value] for index, value in self.boundary.items()}
+        known = {**self.listed, **self.boundary}
+        boundary = {index: number_of[value] for index, value in known.items()}
         machines = {machine_of(operator.stream) for operator in self.file.operators}
         return Template(
             content=self.result.compiled,
@@ -255,6 +257,12 @@ class _Reader:
                 self._dma(op, tables, machine)
             elif op.is_kernel:
                 self._kernel(number, operator, op, dict(registers), memories, tables)
+        for index in (placed.tensor.index for placed in operator.outputs):
+            if index not in self.planned:
+                continue
+            value = self.follower.only_value(self.scratch, self._span(index))
+            if value is not None:
+                self.listed[index] = value
 
     def _dma(self, op: StreamOp, tables: dict[int, AddressRange], machine: Machine) -> None:
         source, destination = op.source, op.destination
