@@ -17,7 +17,7 @@ from npusched.api.plan_files import check_same, given_plan, options_of
 from npusched.api.planning import Planned, content_of, make_plan, read, report_of
 from npusched.emit.container import write_file
 from npusched.emit.fitting import fit
-from npusched.emit.gate import MEANINGS, Gate, check_file, used_bytes
+from npusched.emit.gate import MEANINGS, Gate, arena_bytes, check_file, used_bytes
 from npusched.emit.identity import emit_identity
 from npusched.emit.matching import KernelMatch, match_kernels
 from npusched.emit.parts import Emitted
@@ -347,8 +347,9 @@ def _sizes(
             file_bytes=used,
         )
     ]
-    if emitted.arena_bytes != used:
-        found.append(SizeFacts(what="arena", planned_bytes=None, file_bytes=emitted.arena_bytes))
+    arena = arena_bytes(emitted)
+    if arena != used:
+        found.append(SizeFacts(what="arena", planned_bytes=None, file_bytes=arena))
     found += [
         SizeFacts(
             what="constants",

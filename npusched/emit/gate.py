@@ -5,11 +5,11 @@ Everything is checked on the finished bytes, read again, by code that did not wr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from npusched.emit.arena_check import check_arena
+from npusched.emit.container import unplaced_bytes
 from npusched.emit.parser_check import check_parser
 from npusched.emit.parts import Emitted
 from npusched.emit.tags import find_tag_faults
@@ -145,9 +145,9 @@ def used_bytes(emitted: Emitted, target: Target) -> int:
     if emitted.fast_bytes is not None:
         return emitted.fast_bytes
     shares = target.roles.const == target.roles.cache
-    return emitted.arena_bytes + (len(emitted.read_only) if shares else 0)
+    return arena_bytes(emitted) + (len(emitted.read_only) if shares else 0)
 
 
-def passed_names(checks: Sequence[Check]) -> tuple[str, ...]:
-    """Names of the checks that passed."""
-    return tuple(check.name for check in checks if check.passed)
+def arena_bytes(emitted: Emitted) -> int:
+    """Return the bytes that TFLM's arena needs for tensors, those without a place included."""
+    return emitted.arena_bytes + unplaced_bytes(emitted.template)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from npusched.emit.container import write_file
+from npusched.emit.container import unplaced_bytes, write_file
 from npusched.emit.gate import MEANINGS, CheckName, check_file, used_bytes
 from npusched.emit.matching import match_kernels
 from npusched.emit.parts import Emitted, KernelRecord, Stream
@@ -22,7 +23,8 @@ from npusched.hardware import load_target
 from npusched.schedule import BufferKind
 from npusched.sim.run import open_compiled
 from npusched.vela.stream import Register
-from tests.emit.emit_kit import planned_chain
+from tests.emit.emit_kit import emitted_of, planned_chain
+from tests.sim.sim_models import compiled, corpus_model
 
 TARGET = "ethos-u55-128"
 
@@ -89,6 +91,20 @@ def test_constants_count_where_they_share_the_memory() -> None:
     assert used_bytes(given, shared) == given.arena_bytes
     assert used_bytes(given, only) == given.arena_bytes + len(given.read_only)
     assert used_bytes(replace(given, fast_bytes=64), shared) == 64
+
+
+def test_tensors_without_a_place_count(corpus_dir: Path) -> None:
+    """TFLM places them itself: states of the SVDF ops that stay on the host."""
+    content = compiled(corpus_model(corpus_dir, "tflm_keyword_scrambled_8bit"), TARGET)
+    given = emitted_of(content)
+    places = given.addresses
+    states = [
+        tensor.size_bytes
+        for tensor in open_compiled(content).graph.tensors
+        if tensor.is_variable and places[tensor.index] < 0
+    ]
+    assert sum(states) == unplaced_bytes(content) > 0
+    assert used_bytes(given, load_target(TARGET)) == given.arena_bytes + sum(states)
 
 
 def test_an_address_outside_is_refused_before_anything_runs() -> None:
