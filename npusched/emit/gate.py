@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from npusched.emit.arena_check import check_arena
 from npusched.emit.container import unplaced_bytes
+from npusched.emit.numerics_check import find_numeric_faults
 from npusched.emit.parser_check import check_parser
 from npusched.emit.parts import Emitted
 from npusched.emit.tags import find_tag_faults
@@ -32,6 +33,7 @@ class CheckName(StrEnum):
     ROWS = "rows"
     SHRAM = "shram"
     VERSIONS = "versions"
+    NUMERICS = "numerics"
     ARENA = "arena"
     MEMORY = "memory"
 
@@ -45,6 +47,7 @@ MEANINGS: dict[CheckName, str] = {
     CheckName.ROWS: "rolling buffers hold the rows that are read",
     CheckName.SHRAM: "blocks fit the NPU's own memory",
     CheckName.VERSIONS: "every row that is read is the one that the plan means",
+    CheckName.NUMERICS: "every kernel computes what Vela's does, with its own weights",
     CheckName.ARENA: "tensors that the host and the NPU share are not overwritten too early",
     CheckName.MEMORY: "the file needs no more memory than it may",
 }
@@ -127,6 +130,7 @@ def check_file(
             found[CheckName.BLOCKDEP] += [f"NPU operator {number}, {text}" for text in early]
         found[CheckName.ARENA] += map(str, check_arena(executable))
         found[CheckName.VERSIONS] += find_tag_faults(executable, emitted)
+        found[CheckName.NUMERICS] += find_numeric_faults(executable, emitted)
     used = used_bytes(emitted, target)
     if limit_bytes is not None and used > limit_bytes:
         found[CheckName.MEMORY].append(f"it uses {used} bytes of SRAM, {limit_bytes} are allowed")
