@@ -22,8 +22,10 @@ from npusched.errors import ReleaseError
 from npusched.hardware import load_target
 from npusched.schedule import BufferKind
 from npusched.sim.run import open_compiled
+from npusched.vela.options import VelaOptions
+from npusched.vela.runner import compile_model
 from npusched.vela.stream import Register
-from tests.emit.emit_kit import emitted_of, planned_chain
+from tests.emit.emit_kit import Parts, emitted_of, planned_chain
 from tests.sim.sim_models import compiled, corpus_model
 
 TARGET = "ethos-u55-128"
@@ -76,6 +78,26 @@ def test_a_good_file_passes() -> None:
     assert not gate.failed
     assert [check.name for check in gate.checks] == list(CheckName) == list(MEANINGS)
     assert gate.require().content == content
+
+
+def test_other_readers_take_a_planned_file() -> None:
+    """LiteRT opens it up to the op that it does not have; Vela passes the op on as one of the host;
+    inputs and outputs are the model's.
+    """
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+    content = write_file(emitted())
+    opened = interpreter.Interpreter(model_content=content)
+    shapes = [tuple(each["shape"]) for each in opened.get_input_details()]
+    assert shapes == [(1, 32, 32, 8)]
+    with pytest.raises(RuntimeError, match="ethos-u"):
+        opened.allocate_tensors()
+    result = compile_model(content, load_target(TARGET), VelaOptions(), cache=None)
+    assert (result.report.cpu_ops, result.report.npu_ops) == (1, 0)
+    ours, theirs = Parts(content), Parts(result.compiled)
+    for position in (0, 1):
+        mine = ours.data(ours.operators[0].ints("inputs")[position])
+        assert mine == theirs.data(theirs.operators[0].ints("inputs")[position])
+        assert content.find(mine) % 16 == 0
 
 
 def test_memory_is_limited() -> None:
