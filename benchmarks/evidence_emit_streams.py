@@ -83,9 +83,17 @@ HEAVY_BYTES = 150_000
 """CI measures no models again whose file is larger than this."""
 
 
+UNROLLED = "models/coral_deeplabv3_mnv2_dm05_uint8.tflite"
+"""65,866 kernels: on the first accelerator only."""
+
+
 def cases() -> list[Case]:
     """(model, accelerator)."""
-    return [(path, config) for path in corpus_files() for config in ACCELERATORS]
+    return [
+        (path, config)
+        for path in corpus_files()
+        for config in (ACCELERATORS[:1] if path == UNROLLED else ACCELERATORS)
+    ]
 
 
 def measure(case: Case) -> Row:
@@ -183,12 +191,6 @@ def _plan_row(
     }
 
 
-def _bounds(dtype: np.dtype[np.generic]) -> tuple[int, int]:
-    """Least and greatest value of an integer type."""
-    known = np.iinfo(dtype.name)
-    return known.min, known.max
-
-
 def _like_vela(template: Template, written: bytes) -> str:
     """Run the NPU operators of our file and of Vela's, where LiteRT cannot run the model."""
     for ours, theirs in zip(
@@ -196,9 +198,9 @@ def _like_vela(template: Template, written: bytes) -> str:
     ):
         rng = np.random.default_rng(0)
         inputs = {
-            placed.tensor.index: rng.integers(
-                *_bounds(placed.numpy_type), (INPUTS, *placed.tensor.shape), endpoint=True
-            ).astype(placed.numpy_type)
+            placed.tensor.index: rng.integers(0, 256, (INPUTS, placed.tensor.size_bytes), np.uint8)
+            .view(placed.numpy_type)
+            .reshape(INPUTS, *placed.tensor.shape)
             for placed in theirs.inputs
         }
         got = run_operator(ours, ours.load(), inputs)
@@ -356,6 +358,7 @@ EVIDENCE = Evidence(
     sample_size=3,
     heavy=lambda case: (
         "keyword_scrambled" in case[0]  # LiteRT crashes on it, or loops for ever
+        or case[0] == UNROLLED
         or (corpus() / case[0]).stat().st_size > HEAVY_BYTES
     ),
 )

@@ -17,12 +17,13 @@ from npusched.api.plan_files import check_same, given_plan, options_of
 from npusched.api.planning import Planned, content_of, make_plan, read, report_of
 from npusched.emission.container import write_file
 from npusched.emission.fitting import fit
-from npusched.emission.gate import MEANINGS, Gate, check_file, used_bytes
+from npusched.emission.gate import MEANINGS, Gate, arena_bytes, check_file, used_bytes
 from npusched.emission.identity import emit_identity
 from npusched.emission.matching import KernelMatch, match_kernels
 from npusched.emission.parts import Emitted
 from npusched.emission.planned import emit_plan
 from npusched.emission.safe_rolling import with_safe_rolling
+from npusched.emission.serial import with_serial_kernels
 from npusched.emission.template import Template, make_template
 from npusched.errors import EmitError, ReleaseError
 from npusched.report.emit_types import (
@@ -58,11 +59,13 @@ class EmitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of a file, beside the plan.
 
     ``identity``: Vela's own schedule instead of a plan. ``safe_rolling``: rolling buffers as large
-    as Vela would make them. ``prove``: random inputs that the file is executed on, by ``seed``.
+    as Vela would make them; ``serial_kernels``: no kernel starts before the one before has ended.
+    ``prove``: random inputs that the file is executed on, by ``seed``.
     """
 
     identity: bool = False
     safe_rolling: bool = False
+    serial_kernels: bool = False
     prove: int = 0
     seed: int = 0
 
@@ -105,6 +108,7 @@ def emit(
     plan_file: str | Path | None = None,
     identity: bool = False,
     safe_rolling: bool = False,
+    serial_kernels: bool = False,
     prove: int = 0,
     seed: int = 0,
     sram: str | int | None = None,
@@ -119,7 +123,7 @@ def emit(
     """Plan a model and make the deployable .tflite for an Ethos-U55 or U65 of it.
 
     Arguments as for ``plan``; ``plan_file``: JSON that ``npusched plan`` wrote, whose plan is
-    emitted; ``identity``, ``safe_rolling``, ``prove`` and ``seed`` as in ``EmitSettings``.
+    emitted; ``identity`` to ``seed`` as in ``EmitSettings``.
     ``output``: also write it there, with a sidecar beside it (.json).
 
     Raises what ``plan`` raises, VelaError, EmitError for what cannot be emitted, and its kind
@@ -134,7 +138,13 @@ def emit(
         target=load_target(target) if isinstance(target, str) else target,
         plan_file=None if plan_file is None else Path(plan_file).read_bytes(),
         plan_name="" if plan_file is None else Path(plan_file).name,
-        settings=EmitSettings(identity=identity, safe_rolling=safe_rolling, prove=prove, seed=seed),
+        settings=EmitSettings(
+            identity=identity,
+            safe_rolling=safe_rolling,
+            serial_kernels=serial_kernels,
+            prove=prove,
+            seed=seed,
+        ),
         options=PlanOptions(
             sram=sram,
             objective=objective,
@@ -172,6 +182,8 @@ def emit_report(
     made = _Made(emit_identity(template), None, 1, None)
     if not settings.identity:
         made = _fitting(content, name, template, options, settings, given, plan_name)
+    if settings.serial_kernels:
+        made = made._replace(emitted=with_serial_kernels(made.emitted))
     written = write_file(made.emitted)
     limit = None if made.planned is None else options.budget_bytes(target)
     gate = check_file(written, made.emitted, target, limit)
@@ -335,8 +347,9 @@ def _sizes(
             file_bytes=used,
         )
     ]
-    if emitted.arena_bytes != used:
-        found.append(SizeFacts(what="arena", planned_bytes=None, file_bytes=emitted.arena_bytes))
+    arena = arena_bytes(emitted)
+    if arena != used:
+        found.append(SizeFacts(what="arena", planned_bytes=None, file_bytes=arena))
     found += [
         SizeFacts(
             what="constants",
@@ -356,7 +369,8 @@ def _checks(gate: Gate) -> tuple[CheckFacts, ...]:
 def _options(options: PlanOptions, settings: EmitSettings) -> tuple[str, ...]:
     """What is not the conservative default."""
     rolling = ("safe-rolling",) if settings.safe_rolling else ()
-    return (*(f"allow {name}" for name in options.allow), *rolling)
+    serial = ("serial-kernels",) if settings.serial_kernels else ()
+    return (*(f"allow {name}" for name in options.allow), *rolling, *serial)
 
 
 def _kernels(made: _Made) -> tuple[KernelFacts, ...]:

@@ -86,6 +86,11 @@ if TYPE_CHECKING:
     help="Rolling buffers as large as Vela makes them: more SRAM, nothing that Vela does not do.",
 )
 @click.option(
+    "--serial-kernels",
+    is_flag=True,
+    help="No kernel starts before the one before has ended: slower, and nothing can overtake.",
+)
+@click.option(
     "--identity",
     is_flag=True,
     help="Emit Vela's own schedule, every op whole: to compare with Vela's file.",
@@ -101,6 +106,7 @@ def emit(
     inputs: int,
     seed: int,
     safe_rolling: bool,
+    serial_kernels: bool,
     identity: bool,
     format_: str,
 ) -> int:
@@ -127,7 +133,11 @@ def emit(
         plan_file=None if plan_file is None else read_file(plan_file, PLAN_HINT),
         plan_name="" if plan_file is None else display_name(plan_file),
         settings=api.EmitSettings(
-            identity=identity, safe_rolling=safe_rolling, prove=inputs, seed=seed
+            identity=identity,
+            safe_rolling=safe_rolling,
+            serial_kernels=serial_kernels,
+            prove=inputs,
+            seed=seed,
         ),
         options=options,
     )

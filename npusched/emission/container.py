@@ -8,14 +8,17 @@ codes and options, other metadata) stays as Vela wrote it (EMIT.md §7).
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
+from math import prod
 
 import numpy as np
 
-from npusched.emission.parts import ALIGNMENT_BYTES, Emitted
+from npusched.emission.parts import ALIGNMENT_BYTES, Emitted, align_up
 from npusched.errors import EmitError
 from npusched.tflite.decode import decode
 from npusched.tflite.records import Record
 from npusched.tflite.rewrite import TensorValues, replace_values
+from npusched.tflite.schema import TENSOR_TYPES
 from npusched.vela.compiled import NPU_OP
 
 ALLOCATION = "OfflineMemoryAllocation"
@@ -65,6 +68,32 @@ def npu_operators(root: Record) -> tuple[Record, ...]:
     codes = [code.text("custom_code") for code in root.records("operator_codes")]
     operators = root.records("subgraphs")[0].records("operators")
     return tuple(op for op in operators if codes[op.integer("opcode_index")] == NPU_OP)
+
+
+@lru_cache(maxsize=8)
+def unplaced_bytes(template: bytes) -> int:
+    """Return the bytes of tensors that the file does not place, each rounded up to 16.
+
+    TFLM finds a place for them: variables, and what only ops of the host know.
+    """
+    root = decode(template)
+    graph, buffers = root.records("subgraphs")[0], root.records("buffers")
+    tensors = graph.records("tensors")
+    memories = {index for op in npu_operators(root) for index in op.ints("inputs")[:4]}
+    placed = _old_allocation(root)[_HEAD : _HEAD + len(tensors)]
+    return sum(
+        align_up(tensor_bytes(tensor))
+        for index, (tensor, offset) in enumerate(zip(tensors, placed, strict=False))
+        if offset == NOT_PLACED
+        and index not in memories
+        and not len(buffers[tensor.integer("buffer")].blob("data"))
+    )
+
+
+def tensor_bytes(tensor: Record) -> int:
+    """Return the bytes of a tensor of a decoded file."""
+    bits = TENSOR_TYPES[tensor.integer("type")].bits or 8
+    return -(-prod(tensor.ints("shape")) * bits // 8)
 
 
 def write_payload(template: bytes, words: tuple[int, ...]) -> bytes:
@@ -119,15 +148,22 @@ def _allocation(root: Record, graph: Record, emitted: Emitted) -> bytes:
     for op in npu_operators(root):
         for memory in op.ints("inputs")[2:4]:
             offsets[memory] = 0
-    total = sum(len(each.records("tensors")) for each in root.records("subgraphs"))
+    old = _old_allocation(root)
+    rest = old[_HEAD + count :]
+    return np.array([*old[:_HEAD], *offsets, *rest], "<i4").tobytes()
+
+
+def _old_allocation(root: Record) -> list[int]:
+    """Words of the template's allocation. Raises EmitError if it is missing or incomplete."""
     entry = next((m for m in root.records("metadata") if m.text("name") == ALLOCATION), None)
     if entry is None:
         raise _unfit(f"it has no {ALLOCATION}")
     old = bytes(root.records("buffers")[entry.integer("buffer")].blob("data"))
+    total = sum(len(each.records("tensors")) for each in root.records("subgraphs"))
     if len(old) != 4 * (_HEAD + total):
         raise _unfit(f"its {ALLOCATION} has {len(old)} bytes for {total} tensors")
-    rest = old[4 * (_HEAD + count) :]
-    return old[: 4 * _HEAD] + np.array(offsets, "<i4").tobytes() + rest
+    words: list[int] = np.frombuffer(old, "<i4").tolist()
+    return words
 
 
 def _unfit(why: str) -> EmitError:

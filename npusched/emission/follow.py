@@ -73,6 +73,11 @@ class Follower:
         """The host reads bytes; else as ``read``."""
         return self._join(set(np.unique(self._shadows[memory][span[0] : span[1]]).tolist()))
 
+    def only_value(self, memory: int, span: Span) -> int | None:
+        """The value that these bytes are all of, None if they are of several: nothing is joined."""
+        seen = {self._root(v) for v in np.unique(self._shadows[memory][span[0] : span[1]]).tolist()}
+        return seen.pop() if len(seen) == 1 and 0 not in seen else None
+
     def _new(self, memory: int, span: Span, granule: int) -> int:
         self._now += 1
         value = len(self._parents)

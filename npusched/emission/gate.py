@@ -5,11 +5,12 @@ Everything is checked on the finished bytes, read again, by code that did not wr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from npusched.emission.arena_check import check_arena
+from npusched.emission.container import unplaced_bytes
+from npusched.emission.numerics_check import find_numeric_faults
 from npusched.emission.parser_check import check_parser
 from npusched.emission.parts import Emitted
 from npusched.emission.tags import find_tag_faults
@@ -32,6 +33,7 @@ class CheckName(StrEnum):
     ROWS = "rows"
     SHRAM = "shram"
     VERSIONS = "versions"
+    NUMERICS = "numerics"
     ARENA = "arena"
     MEMORY = "memory"
 
@@ -45,6 +47,7 @@ MEANINGS: dict[CheckName, str] = {
     CheckName.ROWS: "rolling buffers hold the rows that are read",
     CheckName.SHRAM: "blocks fit the NPU's own memory",
     CheckName.VERSIONS: "every row that is read is the one that the plan means",
+    CheckName.NUMERICS: "every kernel computes what Vela's does, with its own weights",
     CheckName.ARENA: "tensors that the host and the NPU share are not overwritten too early",
     CheckName.MEMORY: "the file needs no more memory than it may",
 }
@@ -127,6 +130,7 @@ def check_file(
             found[CheckName.BLOCKDEP] += [f"NPU operator {number}, {text}" for text in early]
         found[CheckName.ARENA] += map(str, check_arena(executable))
         found[CheckName.VERSIONS] += find_tag_faults(executable, emitted)
+        found[CheckName.NUMERICS] += find_numeric_faults(executable, emitted)
     used = used_bytes(emitted, target)
     if limit_bytes is not None and used > limit_bytes:
         found[CheckName.MEMORY].append(f"it uses {used} bytes of SRAM, {limit_bytes} are allowed")
@@ -145,9 +149,9 @@ def used_bytes(emitted: Emitted, target: Target) -> int:
     if emitted.fast_bytes is not None:
         return emitted.fast_bytes
     shares = target.roles.const == target.roles.cache
-    return emitted.arena_bytes + (len(emitted.read_only) if shares else 0)
+    return arena_bytes(emitted) + (len(emitted.read_only) if shares else 0)
 
 
-def passed_names(checks: Sequence[Check]) -> tuple[str, ...]:
-    """Names of the checks that passed."""
-    return tuple(check.name for check in checks if check.passed)
+def arena_bytes(emitted: Emitted) -> int:
+    """Return the bytes that TFLM's arena needs for tensors, those without a place included."""
+    return emitted.arena_bytes + unplaced_bytes(emitted.template)

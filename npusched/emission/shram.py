@@ -13,13 +13,15 @@ from npusched.vela.stream import Register, StreamOpKind
 
 
 def shram_registers(
-    state: KernelState, block: Block, accelerator: AcceleratorU55
+    state: KernelState, block: Block, accelerator: AcceleratorU55, rows: int | None = None
 ) -> dict[int, int]:
     """Return IB_END, AB_START and IFM2_IB_START of a kernel with another OFM block.
 
-    Raises EmitError if the block does not fit.
+    ``rows``: of the stripe (a single one needs fewer accumulators), None = all. Raises EmitError
+    if the block does not fit.
     """
-    state = replace(state, block=block)
+    ofm = state.ofm if rows is None else replace(state.ofm, h=rows)
+    state = replace(state, block=block, ofm=ofm)
     tables = -(-LUT_BYTES // BANK_BYTES) if state.table is not None else 0
     top = accelerator.shram_banks - max(tables, accelerator.shram_reserved_end_banks)
     first = accelerator.shram_reserved_output_banks

@@ -158,7 +158,8 @@ class _Writer:
         registers = stripe_registers(kernel, run, placed)
         self.weights(kernel, run, registers)
         if run.block != kernel.state.block:
-            registers |= shram_registers(kernel.state, run.block, self.template.accelerator)
+            rows = run.rows[1] - run.rows[0]
+            registers |= shram_registers(kernel.state, run.block, self.template.accelerator, rows)
         self.table(kernel, registers)
         op = kernel_op(
             kernel.op.kind,

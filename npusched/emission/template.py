@@ -9,8 +9,10 @@ and the host's ops between them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from npusched.emission.follow import Follower, TemplateTensor
+from npusched.emission.parts import ALIGNMENT_BYTES
 from npusched.emission.template_types import (
     CONSTANT,
     ConstantUse,
@@ -29,7 +31,8 @@ from npusched.sim.container import (
 )
 from npusched.sim.memory import Region, Storage
 from npusched.sim.program import Machine, machine_of, table_range
-from npusched.sim.state import read_kernel
+from npusched.sim.state import KernelState, read_kernel
+from npusched.sim.views import View
 from npusched.tflite import is_vela_compiled
 from npusched.tflite.reader import read_compiled
 from npusched.vela.cache import VelaCache
@@ -139,6 +142,7 @@ class _Reader:
         self.follower = Follower()
         self.kernels: list[tuple[TemplateKernel, dict[str, int]]] = []
         self.boundary: dict[int, int] = {}
+        self.listed: dict[int, int] = {}
         self.scratch = file.operators[0].memory_tensors[0]
         for operator in file.operators:
             for region, tensor in zip(operator.regions[1:], operator.memory_tensors, strict=True):
@@ -177,7 +181,8 @@ class _Reader:
                 role: self._use(kernel, role, number_of[values[role]], tensors) for role in values
             }
             kernels.append(_with(kernel, changes))
-        boundary = {index: number_of[value] for index, value in self.boundary.items()}
+        known = {**self.listed, **self.boundary}
+        boundary = {index: number_of[value] for index, value in known.items()}
         machines = {machine_of(operator.stream) for operator in self.file.operators}
         return Template(
             content=self.result.compiled,
@@ -252,6 +257,12 @@ class _Reader:
                 self._dma(op, tables, machine)
             elif op.is_kernel:
                 self._kernel(number, operator, op, dict(registers), memories, tables)
+        for index in (placed.tensor.index for placed in operator.outputs):
+            if index not in self.planned:
+                continue
+            value = self.follower.only_value(self.scratch, self._span(index))
+            if value is not None:
+                self.listed[index] = value
 
     def _dma(self, op: StreamOp, tables: dict[int, AddressRange], machine: Machine) -> None:
         source, destination = op.source, op.destination
@@ -273,55 +284,68 @@ class _Reader:
         memories: dict[int, int],
         tables: dict[int, AddressRange],
     ) -> None:
+        """Add a kernel: what it is, and the values that it reads and writes, by role."""
         state = read_kernel(op, registers, len(self.kernels))
         content = operator.regions[CONSTANT].content or b""
         values: dict[str, int] = {}
         constants: dict[str, ConstantUse] = {}
         for role in ("ifm", "ifm2", "ofm"):
-            view = getattr(state, role)
+            view: View | None = getattr(state, role)
             if view is None:
                 continue
-            if view.h > view.height0 or view.w > view.width0:
-                raise _refuse(
-                    f"{state.label} has a feature map in tiles", "uncascaded ones have none"
-                )
-            storage = Storage.of(view)
             if view.region == CONSTANT and role != "ofm":
-                low, high = storage.span
-                low -= low % 16
-                constants[role] = ConstantUse(content[low:high], low, view.bases[0] - low)
-            elif role == "ofm":
-                values[role] = self.follower.write(memories[view.region], storage)
+                constants[role] = _constant(content, view)
             else:
-                value = self.follower.read(memories[view.region], storage)
-                if value is None:
-                    raise _refuse(f"{state.label} reads bytes that nobody wrote", "")
-                values[role] = value
-        table = table_range(state, machine_of(operator.stream))
-        held = AddressRange(0, 0, 0)
-        if table is not None:
-            slot = table.address - machine_of(operator.stream).table_address
-            held = tables.get(slot, held)
+                values[role] = self._value(state, role, view, memories[view.region])
+        held = _held_table(state, machine_of(operator.stream), tables)
         nothing = Use(-1, 0)
-        self.kernels.append(
-            (
-                TemplateKernel(
-                    index=len(self.kernels),
-                    partition=number,
-                    op=op,
-                    registers=registers,
-                    state=state,
-                    ifm=constants.get("ifm", nothing),
-                    ifm2=constants.get("ifm2", nothing) if state.ifm2 is not None else None,
-                    ofm=nothing,
-                    weights=_bytes(operator.regions, state.weights),
-                    scales=_bytes(operator.regions, state.scales),
-                    table=content[held.address : held.address + held.length_bytes],
-                    table_address=held.address,
-                ),
-                values,
-            )
+        kernel = TemplateKernel(
+            index=len(self.kernels),
+            partition=number,
+            op=op,
+            registers=registers,
+            state=state,
+            ifm=constants.get("ifm", nothing),
+            ifm2=constants.get("ifm2", nothing) if state.ifm2 is not None else None,
+            ofm=nothing,
+            weights=_bytes(operator.regions, state.weights),
+            scales=_bytes(operator.regions, state.scales),
+            table=content[held.address : held.address + held.length_bytes],
+            table_address=held.address,
         )
+        self.kernels.append((kernel, values))
+
+    def _value(self, state: KernelState, role: str, view: View, memory: int) -> int:
+        """Follow a feature map in memory."""
+        if view.h > view.height0 or view.w > view.width0:
+            raise _refuse(f"{state.label} has a feature map in tiles", "uncascaded ones have none")
+        storage = Storage.of(view)
+        if role == "ofm":
+            return self.follower.write(memory, storage)
+        value = self.follower.read(memory, storage)
+        if value is None:
+            raise _refuse(f"{state.label} reads bytes that nobody wrote", f"its {role}")
+        return value
+
+
+def _constant(content: bytes, view: View) -> ConstantUse:
+    """The bytes of a constant feature map, from a multiple of 16 on."""
+    low, high = Storage.of(view).span
+    low -= low % ALIGNMENT_BYTES
+    return ConstantUse(content[low:high], low, view.bases[0] - low)
+
+
+def _held_table(
+    state: KernelState, machine: Machine, tables: dict[int, AddressRange]
+) -> AddressRange:
+    """Where the kernel's table comes from; nothing without one."""
+    table = table_range(state, machine)
+    if table is None:
+        return AddressRange(CONSTANT, 0, 0)
+    held = tables.get(table.address - machine.table_address)
+    if held is None:
+        raise _refuse(f"{state.label} uses a table", "that was never copied to its slot")
+    return held
 
 
 def _bytes(regions: Sequence[Region], parts: Sequence[AddressRange]) -> tuple[bytes, ...]:
@@ -336,6 +360,4 @@ def _bytes(regions: Sequence[Region], parts: Sequence[AddressRange]) -> tuple[by
 
 
 def _with(kernel: TemplateKernel, uses: dict[str, Use]) -> TemplateKernel:
-    from dataclasses import replace
-
     return replace(kernel, **uses)  # type: ignore[arg-type]

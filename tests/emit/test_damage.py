@@ -17,6 +17,7 @@ from benchmarks.emit_plans import forced_plan
 from benchmarks.plan_damage import with_rows
 from npusched.emission.build import finish
 from npusched.emission.constants import RebuiltConstants
+from npusched.emission.events import Run
 from npusched.emission.gate import CheckName
 from npusched.emission.parts import Emitted
 from npusched.emission.planned import plan_issue
@@ -87,3 +88,20 @@ def test_swapped_stripes(made: Ready, plan: Plan) -> None:
     for wrong in pairs[::10]:
         emitted = finish(made.template, wrong, RebuiltConstants(made.template))
         assert failed(made, emitted)
+
+
+def test_exchanged_slices_of_weights(made: Ready) -> None:
+    """A kernel with the weights of another slice reads constants, only not its own."""
+    plan = made.planner.plan(None)
+    constants = RebuiltConstants(made.template)
+    model, graph = made.prepared.model, made.prepared.graph
+    issue = plan_issue(made.template, model, graph, plan, made.match, constants)
+    sliced = []
+    for wrong in swapped_stripes(issue):
+        moved = [b for a, b in zip(issue.events, wrong.events, strict=True) if a != b]
+        if len({e.channels for _, e in moved if isinstance(e, Run)}) > 1:
+            sliced.append(wrong)
+    assert sliced
+    for wrong in sliced:
+        emitted = finish(made.template, wrong, RebuiltConstants(made.template))
+        assert failed(made, emitted) & {CheckName.NUMERICS, CheckName.RANGES}

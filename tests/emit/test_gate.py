@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from npusched.emission.container import write_file
+from npusched.emission.container import unplaced_bytes, write_file
 from npusched.emission.gate import MEANINGS, CheckName, check_file, used_bytes
 from npusched.emission.matching import match_kernels
 from npusched.emission.parts import Emitted, KernelRecord, Stream
 from npusched.emission.planned import emit_plan
 from npusched.emission.safe_rolling import with_safe_rolling
+from npusched.emission.serial import with_serial_kernels
 from npusched.emission.tags import find_tag_faults
 from npusched.emission.template import make_template
 from npusched.errors import ReleaseError
 from npusched.hardware import load_target
 from npusched.schedule import BufferKind
 from npusched.sim.run import open_compiled
+from npusched.vela.options import VelaOptions
+from npusched.vela.runner import compile_model
 from npusched.vela.stream import Register
-from tests.emit.emit_kit import planned_chain
+from tests.emit.emit_kit import Parts, emitted_of, planned_chain
+from tests.sim.sim_models import compiled, corpus_model
 
 TARGET = "ethos-u55-128"
 
@@ -75,6 +80,26 @@ def test_a_good_file_passes() -> None:
     assert gate.require().content == content
 
 
+def test_other_readers_take_a_planned_file() -> None:
+    """LiteRT opens it up to the op that it does not have; Vela passes the op on as one of the host;
+    inputs and outputs are the model's.
+    """
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+    content = write_file(emitted())
+    opened = interpreter.Interpreter(model_content=content)
+    shapes = [tuple(each["shape"]) for each in opened.get_input_details()]
+    assert shapes == [(1, 32, 32, 8)]
+    with pytest.raises(RuntimeError, match="ethos-u"):
+        opened.allocate_tensors()
+    result = compile_model(content, load_target(TARGET), VelaOptions(), cache=None)
+    assert (result.report.cpu_ops, result.report.npu_ops) == (1, 0)
+    ours, theirs = Parts(content), Parts(result.compiled)
+    for position in (0, 1):
+        mine = ours.data(ours.operators[0].ints("inputs")[position])
+        assert mine == theirs.data(theirs.operators[0].ints("inputs")[position])
+        assert content.find(mine) % 16 == 0
+
+
 def test_memory_is_limited() -> None:
     used = used_bytes(emitted(), load_target(TARGET))
     assert failed(emitted(), used) == {}
@@ -88,6 +113,20 @@ def test_constants_count_where_they_share_the_memory() -> None:
     assert used_bytes(given, shared) == given.arena_bytes
     assert used_bytes(given, only) == given.arena_bytes + len(given.read_only)
     assert used_bytes(replace(given, fast_bytes=64), shared) == 64
+
+
+def test_tensors_without_a_place_count(corpus_dir: Path) -> None:
+    """TFLM places them itself: states of the SVDF ops that stay on the host."""
+    content = compiled(corpus_model(corpus_dir, "tflm_keyword_scrambled_8bit"), TARGET)
+    given = emitted_of(content)
+    places = given.addresses
+    states = [
+        tensor.size_bytes
+        for tensor in open_compiled(content).graph.tensors
+        if tensor.is_variable and places[tensor.index] < 0
+    ]
+    assert sum(states) == unplaced_bytes(content) > 0
+    assert used_bytes(given, load_target(TARGET)) == given.arena_bytes + sum(states)
 
 
 def test_an_address_outside_is_refused_before_anything_runs() -> None:
@@ -179,6 +218,18 @@ def test_swapped_kernels_read_what_is_not_there_yet() -> None:
     swapped = list(records)
     swapped[first], swapped[second] = records[second], records[first]
     assert find_tag_faults(executable, with_records(swapped, given))
+
+
+def test_serial_kernels_never_overlap() -> None:
+    """BLOCKDEP 0 in every kernel, and nothing else changes."""
+    serial = with_serial_kernels(emitted())
+    assert failed(serial) == {}
+    before = open_compiled(write_file(emitted())).programs[0].kernels
+    after = open_compiled(write_file(serial)).programs[0].kernels
+    assert any(kernel.state.block_dependency for kernel in before)
+    assert [replace(kernel.state, block_dependency=0) for kernel in before] == [
+        kernel.state for kernel in after
+    ]
 
 
 def test_safe_rolling_keeps_at_least_as_many_rows() -> None:

@@ -135,6 +135,20 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
         shram_registers(template.kernels[0].state, Block(32, 64, 128), template.accelerator)
 
 
+def test_a_single_row_needs_fewer_accumulators() -> None:
+    """Blocks have at least two rows on these machines; of a stripe of one row, one is used."""
+    template = ready("ds_cnn", "ethos-u65-512").template
+    pointwise = next(
+        k.state for k in template.kernels if k.state.window.h == 1 and k.state.ofm.h > 1
+    )
+    block = Block(2, 16, 128)
+    start, end = Register.AB_START, Register.IFM_IB_END
+    whole = shram_registers(pointwise, block, template.accelerator)
+    single = shram_registers(pointwise, block, template.accelerator, 1)
+    assert single[start] > whole[start]
+    assert single[end] == whole[end]
+
+
 def test_rows_and_padding_of_stripes() -> None:
     state = ready("resnet8", "ethos-u55-128").template.kernels[0].state
     assert ifm_rows(state, 0, 4) == (0, 5, 1, 0)
