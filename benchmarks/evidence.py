@@ -72,6 +72,7 @@ NAMES = (
     "hazards",
     "proofs",
     "tune",
+    "emit",
 )
 
 

@@ -136,9 +136,13 @@ class Follower:
         return bounds
 
     def _merge_shared(self) -> bool:
-        """Join values that share a range of bytes at one time: parts of one tensor, interleaved."""
+        """Join values that share a granule of bytes at one time: parts of one tensor, side by side.
+
+        Tensors begin at multiples of 16, so two of them never share one.
+        """
         placed = sorted(
-            (m, low, high, f, e, root) for root, (m, low, high, _, f, e) in self._bounds().items()
+            (m, low - low % _LANES, align_up(high), f, e, root)
+            for root, (m, low, high, _, f, e) in self._bounds().items()
         )
         merged = False
         for k, (memory, _, high, first, last, root) in enumerate(placed):
