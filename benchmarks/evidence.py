@@ -70,6 +70,7 @@ NAMES = (
     "weights",
     "hazards",
     "proofs",
+    "emit",
 )
 
 
