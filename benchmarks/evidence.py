@@ -71,6 +71,7 @@ NAMES = (
     "hazards",
     "proofs",
     "emit",
+    "emit_streams",
 )
 
 
