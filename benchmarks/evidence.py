@@ -73,6 +73,7 @@ NAMES = (
     "proofs",
     "tune",
     "emit",
+    "emit_streams",
 )
 
 
