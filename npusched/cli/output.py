@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Final, TextIO
 
-from npusched.api.files import write_in_one_step
 from npusched.cli.status import STATUS
 from npusched.errors import NpuschedError
 
@@ -83,6 +82,8 @@ def write_file(output: Path, content: bytes) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
+    from npusched.api.files import write_in_one_step
+
     write_in_one_step(output, content)
 
 
