@@ -216,7 +216,13 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=_heed_interrupts,
     )
+
+
+def _heed_interrupts() -> None:
+    """What a shell starts in the background ignores SIGINT, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _wait_for_rows(path: Path, count: int, process: subprocess.Popen[bytes]) -> None:
