@@ -140,10 +140,10 @@ def test_shared_tables_cannot_explode() -> None:
     body += struct.pack("<I", count)
     body += b"".join(struct.pack("<I", tensor - (tensors + 4 + 4 * i)) for i in range(count))
     body += struct.pack("<2H", 4, 4) + struct.pack("<i", 4)
-    start = time.perf_counter()
+    start = time.process_time()
     error = _refused(_root_table(struct.pack("<I", 4), body))
     assert "more tables" in error.why
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_schema_does_not_nest_deeply() -> None:

@@ -274,6 +274,7 @@ def test_fork_gets_a_worker_of_its_own(kws: Path) -> None:
 
 def test_interrupt_takes_the_worker_along_and_leaves_a_usable_runner(kws: Path) -> None:
     body = """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if started by a shell with &
     cycles()
     first = runner._WORKER.pid
     os.kill(first, signal.SIGSTOP)
